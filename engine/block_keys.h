@@ -1,0 +1,35 @@
+// Who tells the engine which KV blocks hold the same content.
+//
+// vLLM names a full block by a hash over all tokens up to its end, the salt and
+// the adapter. The engine has no tokens; it asks for the name of a block when a
+// lookup or a registration needs it, and only ever compares names for equality.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/request.h"
+
+namespace kneepoint::engine {
+
+/// Identity of a full KV block: equal keys mean equal tokens from the start of
+/// the sequence to the block's end, equal salt and equal adapter. Wide enough
+/// that chance collisions do not happen (birthday bound at 2^64 blocks).
+struct BlockKey {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend bool operator==(const BlockKey&, const BlockKey&) = default;
+};
+
+class BlockKeySource {
+ public:
+  virtual ~BlockKeySource() = default;
+
+  /// Key of the full block `index` (0 is the first) of request `id`.
+  ///
+  /// Before  the request is known to the engine, and its prompt together with
+  ///         the outputs reported so far covers the block.
+  /// Equal arguments give equal keys, also after a preemption.
+  [[nodiscard]] virtual BlockKey block_key(RequestId id, std::int32_t index) = 0;
+};
+
+}  // namespace kneepoint::engine

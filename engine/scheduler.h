@@ -1,0 +1,98 @@
+// Scheduler: decides which tokens of which requests the next step computes, and
+// which KV blocks they get.
+//
+// The loop around it, with D = batches_in_flight(config):
+//
+//     add_request(), abort_request()        what arrived since the last plan
+//     plan_step(plan)                       at most D - 1 plans are unanswered
+//     update(result, outcome)               the oldest plan's result
+//
+// A scheduler owns its queues and its block pool. It never reads a clock, a
+// random source or a request's true output length: equal calls give equal
+// plans.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "engine/block_keys.h"
+#include "engine/request.h"
+#include "engine/scheduler_config.h"
+#include "engine/step_plan.h"
+
+namespace kneepoint::engine {
+
+/// How full the engine is; cheap to read at any time.
+struct EngineLoad {
+  std::int64_t num_running = 0;
+  std::int64_t num_waiting = 0;      ///< All that wait, set-aside ones included.
+  std::int64_t free_blocks = 0;      ///< Cached free blocks count as free.
+  std::int64_t usable_blocks = 0;    ///< num_blocks without the null block.
+};
+
+/// Counters since the start (spec.md 4.8). First admissions and resumptions are
+/// kept apart, as vLLM's logged hit rate leaves the latter out.
+struct PrefixCacheStats {
+  std::int64_t query_tokens = 0;
+  std::int64_t hit_tokens = 0;
+  std::int64_t resumed_query_tokens = 0;
+  std::int64_t resumed_hit_tokens = 0;
+};
+
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  /// A request arrives, at the back of the queue (or in its place by priority).
+  virtual void add_request(const NewRequest& request) = 0;
+
+  /// The client is gone. Frees at once; the id is reported by the next plan.
+  /// No effect on an unknown or finished id.
+  virtual void abort_request(RequestId id) = 0;
+
+  /// Plans one step into `plan`, whose storage is reused.
+  ///
+  /// Before  at most D - 1 planned steps await their result.
+  /// After   each planned token has a block; the limits of the config hold; a
+  ///         request is planned, waiting or preempted, and only one of these; an
+  ///         empty plan means that nothing could run, and says why.
+  virtual void plan_step(StepPlan& plan) = 0;
+
+  /// Takes the result of the oldest planned step.
+  virtual void update(const StepResult& result, StepOutcome& outcome) = 0;
+
+  /// Whether there is a reason to plan: a request, or one just ended whose id
+  /// no plan has reported yet.
+  [[nodiscard]] virtual bool has_requests() const = 0;
+
+  [[nodiscard]] virtual EngineLoad load() const = 0;
+  [[nodiscard]] virtual PrefixCacheStats prefix_cache_stats() const = 0;
+
+  /// Blocks that the head of the waiting queue needs to be admitted on an empty
+  /// pool, 0 if nobody waits. More than load().usable_blocks: it never runs.
+  [[nodiscard]] virtual std::int64_t blocks_needed_by_head() const = 0;
+  /// That head, or kNoRequest.
+  [[nodiscard]] virtual RequestId waiting_head() const = 0;
+
+  /// Every request of the newest plan in planned order, plain decodes included.
+  virtual void for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const = 0;
+};
+
+/// One row per scheduler. The row is the registration: --list-schedulers prints
+/// the table, and tests/engine/scheduler_contract_test.cc runs over each row.
+struct SchedulerRow {
+  std::string_view name;     ///< As written in --scheduler.
+  std::string_view summary;  ///< One line, printed to the user.
+  std::unique_ptr<Scheduler> (*make)(const SchedulerConfig&, BlockKeySource&);
+};
+
+/// All schedulers, ordered by name.
+[[nodiscard]] std::span<const SchedulerRow> schedulers();
+
+/// The row of that name, or null.
+[[nodiscard]] const SchedulerRow* find_scheduler(std::string_view name);
+
+}  // namespace kneepoint::engine

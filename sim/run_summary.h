@@ -1,0 +1,44 @@
+// What a run was as a whole: filled by the simulation, read by the reports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/sim_time.h"
+
+namespace kneepoint::sim {
+
+/// Why the head of the waiting queue was not admitted: simulated time by cause
+/// (engine::AdmissionStop), over the time in which somebody waited.
+struct WaitCause {
+  std::string cause;
+  SimDuration time{0};
+};
+
+struct RunSummary {
+  SimTime first_send{};
+  SimTime end{};                  ///< Last event.
+  std::int64_t steps = 0;         ///< That computed something.
+  std::int64_t scheduled_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t num_blocks = 0;    ///< The null block included.
+  std::int64_t peak_used_blocks = 0;
+  double peak_memory_bytes = 0;   ///< One GPU, weights and all; 0 if the server is not modelled by memory.
+  std::int64_t prefix_query_tokens = 0;  ///< First admissions only, as vLLM logs it.
+  std::int64_t prefix_hit_tokens = 0;
+  SimDuration device_busy{0};
+  double mean_running = 0;        ///< Time averages from first send to end.
+  double mean_waiting = 0;
+  std::int64_t peak_running = 0;
+  std::int64_t peak_waiting = 0;
+  std::vector<WaitCause> wait_causes;
+  bool overloaded = false;        ///< The queue grew to the end of the arrivals.
+  std::string overload_reason;    ///< One line, with figures.
+  SimTime hangs_from = kNever;    ///< From here on vLLM itself would hang (a request that never fits).
+  std::int64_t never_fit = 0;
+  std::int64_t unfinished = 0;    ///< Still running or waiting when the run was cut; 0 normally.
+  std::vector<std::string> notices;      ///< Extrapolations and other things to know; stderr and result.
+};
+
+}  // namespace kneepoint::sim

@@ -20,7 +20,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"hw", {}},
     {"traces", {}},
     {"sim", {"engine", "hw", "traces"}},
-    {"calibrate", {"engine", "hw", "traces", "sim"}},
+    {"calibrate", {"hw", "traces", "sim"}},
 };
 
 // The folder an include line names, or "" if the line includes nothing of ours.

@@ -9,8 +9,8 @@
 
 namespace kneepoint::sim {
 
-/// Why the head of the waiting queue was not admitted: simulated time by cause
-/// (engine::AdmissionStop), over the time in which somebody waited.
+/// What requests waited for: request-time in the queue by cause, the causes being
+/// engine::AdmissionStop's and "next_step" for those who came after the newest plan.
 struct WaitCause {
   std::string cause;
   SimDuration time{0};
@@ -37,6 +37,7 @@ struct RunSummary {
   std::string overload_reason;    ///< One line, with figures.
   SimTime hangs_from = kNever;    ///< From here on vLLM itself would hang (a request that never fits).
   std::int64_t never_fit = 0;
+  bool storm = false;             ///< Cut: steps without end computed and nobody got a token (preemptions forever).
   std::int64_t unfinished = 0;    ///< Still running or waiting when the run was cut; 0 normally.
   std::vector<std::string> notices;      ///< Extrapolations and other things to know; stderr and result.
 };

@@ -1,0 +1,67 @@
+// The tool `calibrate`: measures a GPU, fits the rates hw/ uses, learns from a
+// real server's run, and checks both.
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/assert.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+
+#include "calibrate/subcommands.h"
+
+namespace boost {
+
+void assertion_failed_msg(char const* expr, char const* msg, char const* function, char const* file,
+                          long line) {
+  fmt::print(stderr, "calibrate: broken invariant: {}\n  {} in {} ({}:{})\n", msg, expr, function, file,
+             line);
+  std::abort();
+}
+
+void assertion_failed(char const* expr, char const* function, char const* file, long line) {
+  assertion_failed_msg(expr, "assertion", function, file, line);
+}
+
+}  // namespace boost
+
+namespace kneepoint::calibrate {
+namespace {
+
+constexpr std::array kSubcommands{
+    Subcommand{"read-log", "what a vLLM server's log says, as a run configuration", &run_read_log},
+};
+
+void print_usage(std::FILE* out) {
+  fmt::print(out, "calibrate SUBCOMMAND [options]; `calibrate SUBCOMMAND --help` says more\n\n");
+  for (const Subcommand& subcommand : kSubcommands) {
+    fmt::print(out, "  {:<14} {}\n", subcommand.name, subcommand.summary);
+  }
+}
+
+int run(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name.empty() || name == "--help" || name == "-h" || name == "help") {
+    print_usage(name.empty() ? stderr : stdout);
+    return name.empty() ? 2 : 0;
+  }
+  for (const Subcommand& subcommand : kSubcommands) {
+    if (subcommand.name == name) return subcommand.run(Arguments(argv + 2, argv + argc));
+  }
+  fmt::print(stderr, "calibrate: unknown subcommand '{}'\n\n", name);
+  print_usage(stderr);
+  return 2;
+}
+
+}  // namespace
+}  // namespace kneepoint::calibrate
+
+int main(int argc, char** argv) {
+  try {
+    return kneepoint::calibrate::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "calibrate: {}\n", error.what());
+    return 2;
+  }
+}

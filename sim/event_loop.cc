@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "sim/crash_context.h"
 #include "sim/random_streams.h"
 
 namespace kneepoint::sim {
@@ -33,6 +34,7 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       wait_by_cause_(kNumAdmissionStops) {}
 
 RunSummary EventLoop::run() {
+  const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
   while (!events_.empty() && !summary_.storm) {
@@ -258,7 +260,9 @@ void EventLoop::oldest_step_ends() {
   }
   note_load();
   const bool nothing_can_run = !computed && server_.idle() && parts_.engine.has_requests();
-  plan_turn(nothing_can_run ? kIdleSleep : SimDuration{0});
+  const SimDuration turnaround =
+      computed ? parts_.times.turnaround(static_cast<std::int64_t>(outcome_.emitted.size())) : SimDuration{0};
+  plan_turn(nothing_can_run ? kIdleSleep : turnaround);
 }
 
 // One request's part of a step's output on its way to the client; it is the

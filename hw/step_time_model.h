@@ -92,6 +92,12 @@ class StepTimeModel {
 
   [[nodiscard]] virtual FrontEndTimes front_end() const = 0;
 
+  /// From the end of a step that gave tokens to `num_outputs` requests until the engine looks at its inputs and
+  /// plans the next: an arrival within it still joins. StepTime::host comes after the plan.
+  [[nodiscard]] virtual std::chrono::nanoseconds turnaround(std::int64_t /*num_outputs*/) const {
+    return std::chrono::nanoseconds{0};
+  }
+
   /// Window lengths of the layers that attend to a window, one per kind of
   /// layer; empty for a model with full attention only.
   [[nodiscard]] virtual std::span<const std::int64_t> attention_windows() const { return {}; }

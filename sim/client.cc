@@ -72,30 +72,33 @@ void OpenLoopClient::on_finished(const Finished& finished) {
   }
 }
 
-SemaphoreClient::SemaphoreClient(std::unique_ptr<Client> inner, std::int64_t max_concurrency)
-    : inner_(std::move(inner)), free_slots_(max_concurrency) {
+SemaphoreClient::SemaphoreClient(std::unique_ptr<Client> inner, std::int64_t max_concurrency,
+                                 std::function<SimDuration()> think)
+    : inner_(std::move(inner)), think_(std::move(think)) {
   BOOST_ASSERT(max_concurrency > 0);
+  for (std::int64_t i = 0; i < max_concurrency; ++i) {
+    free_slots_.push(SimTime{});
+  }
 }
 
 SimTime SemaphoreClient::next_send_time() {
-  if (free_slots_ == 0) {
+  if (free_slots_.empty()) {
     return kNever;
   }
   const SimTime next = inner_->next_send_time();
-  return next == kNever ? kNever : std::max(next, last_freed_);
+  return next == kNever ? kNever : std::max(next, free_slots_.top());
 }
 
 bool SemaphoreClient::next_send(SimTime now, Send& send) {
-  if (free_slots_ == 0 || !inner_->next_send(now, send)) {
+  if (free_slots_.empty() || free_slots_.top() > now || !inner_->next_send(now, send)) {
     return false;
   }
-  --free_slots_;
+  free_slots_.pop();
   return true;
 }
 
 void SemaphoreClient::on_finished(const Finished& finished) {
-  ++free_slots_;
-  last_freed_ = finished.time;
+  free_slots_.push(finished.time + (think_ ? think_() : SimDuration{0}));
   inner_->on_finished(finished);
 }
 

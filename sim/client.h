@@ -95,7 +95,10 @@ class OpenLoopClient final : public Client {
 /// Lets at most `max_concurrency` requests of another client be under way.
 class SemaphoreClient final : public Client {
  public:
-  SemaphoreClient(std::unique_ptr<Client> inner, std::int64_t max_concurrency);
+  /// `think`: from a completion until its slot can be used, as real clients take
+  /// some time; asked once per completion. Null: none.
+  SemaphoreClient(std::unique_ptr<Client> inner, std::int64_t max_concurrency,
+                  std::function<SimDuration()> think = nullptr);
 
   [[nodiscard]] SimTime next_send_time() override;
   [[nodiscard]] bool next_send(SimTime now, Send& send) override;
@@ -103,8 +106,9 @@ class SemaphoreClient final : public Client {
 
  private:
   std::unique_ptr<Client> inner_;
-  std::int64_t free_slots_;
-  SimTime last_freed_{};
+  std::function<SimDuration()> think_;
+  // When each free slot can be used, earliest first.
+  std::priority_queue<SimTime, std::vector<SimTime>, std::greater<>> free_slots_;
 };
 
 }  // namespace kneepoint::sim

@@ -55,14 +55,21 @@ std::unique_ptr<hw::StepTimeModel> make_step_times(const RunConfig& config) {
 SimulationResult simulate(const RunConfig& config, std::span<RunObserver* const> observers) {
   TraceWorkload* trace = nullptr;
   const std::unique_ptr<Client> client = make_client(config, trace);
+  SimulationResult result = simulate(config, *client, observers);
+  result.num_requests = trace->info().num_records;
+  result.trace_source = trace->info().source;
+  result.trace_sha256 = trace->sha256();
+  return result;
+}
 
+SimulationResult simulate(const RunConfig& config, Client& client, std::span<RunObserver* const> observers) {
   ContentKeys keys(config.engine.block_size);
   const std::unique_ptr<engine::Scheduler> engine = engine::find_scheduler(config.scheduler)->make(config.engine, keys);
   const std::unique_ptr<hw::StepTimeModel> times = make_step_times(config);
   const bool measured = !config.server_file.empty();  // Its times include what padding costs.
   const hw::GraphSizes graphs(config.deployment);
 
-  EventLoop loop(config, {.client = *client,
+  EventLoop loop(config, {.client = client,
                           .engine = *engine,
                           .keys = keys,
                           .times = *times,
@@ -70,9 +77,6 @@ SimulationResult simulate(const RunConfig& config, std::span<RunObserver* const>
                           .observers = std::vector<RunObserver*>(observers.begin(), observers.end())});
   SimulationResult result;
   result.summary = loop.run();
-  result.num_requests = trace->info().num_records;
-  result.trace_source = trace->info().source;
-  result.trace_sha256 = trace->sha256();
   result.time_provenance = times->provenance();
   return result;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hw/step_time_model.h"
+#include "sim/client.h"
 #include "sim/observer.h"
 #include "sim/run_config.h"
 #include "sim/run_summary.h"
@@ -23,6 +24,11 @@ struct SimulationResult {
 /// Runs `config` and tells `observers` what happens. Throws TraceError,
 /// SpecError or ConfigError for wrong input, also in the middle of a trace.
 [[nodiscard]] SimulationResult simulate(const RunConfig& config, std::span<RunObserver* const> observers);
+
+/// The same with a client that is not made from `config.trace`; the fields about
+/// the trace stay empty.
+[[nodiscard]] SimulationResult simulate(const RunConfig& config, Client& client,
+                                        std::span<RunObserver* const> observers);
 
 /// The step times `config` asks for: a measured server's, or the GPU's.
 [[nodiscard]] std::unique_ptr<hw::StepTimeModel> make_step_times(const RunConfig& config);

@@ -91,5 +91,15 @@ TEST(SemaphoreClient, LetsSoManyBeUnderWayAndKeepsTheArrival) {
   EXPECT_EQ(send.arrival, at(0)) << "the task was created at 0 and waited for a slot";
 }
 
+TEST(SemaphoreClient, ASlotIsUsableAfterTheClientsThinkTime) {
+  SemaphoreClient client(open_loop({request(0, 0), request(1, 0)}), 1, [] { return to_sim_duration(0.25); });
+  Send send;
+  ASSERT_TRUE(client.next_send(at(0), send));
+  client.on_finished({0, 0, at(5)});
+  EXPECT_EQ(client.next_send_time(), at(5.25));
+  EXPECT_FALSE(client.next_send(at(5.2), send));
+  EXPECT_TRUE(client.next_send(at(5.25), send));
+}
+
 }  // namespace
 }  // namespace kneepoint::sim

@@ -1,0 +1,23 @@
+// The clients that drove the measured servers (serving_rows.h), as clients of a
+// simulation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "calibrate/serving_rows.h"
+#include "sim/client.h"
+
+namespace kneepoint::calibrate {
+
+/// `concurrency` in flight, the first ones all at 0; all input lengths are drawn
+/// before all output lengths, as the measuring client did. The time from a
+/// completion to the next send is uniform within ± 1/9 of jitter_ms (20 to 25 ms
+/// around 22.5, as observed).
+[[nodiscard]] std::unique_ptr<sim::Client> make_client(const ClosedLoopClient& client, std::uint64_t seed);
+
+/// Constant-rate stages from 0 on; request i asks prompt i mod distinct_prompts,
+/// all of which begin with the same system prompt. No random number is drawn.
+[[nodiscard]] std::unique_ptr<sim::Client> make_client(const OpenLoopClient& client);
+
+}  // namespace kneepoint::calibrate

@@ -28,9 +28,9 @@ namespace kneepoint::engine {
 /// How full the engine is; cheap to read at any time.
 struct EngineLoad {
   std::int64_t num_running = 0;
-  std::int64_t num_waiting = 0;      ///< All that wait, set-aside ones included.
-  std::int64_t free_blocks = 0;      ///< Cached free blocks count as free.
-  std::int64_t usable_blocks = 0;    ///< num_blocks without the null block.
+  std::int64_t num_waiting = 0;    ///< All that wait, set-aside ones included.
+  std::int64_t free_blocks = 0;    ///< Cached free blocks count as free.
+  std::int64_t usable_blocks = 0;  ///< num_blocks without the null block.
 };
 
 /// Counters since the start (spec.md 4.8). First admissions and resumptions are
@@ -52,6 +52,11 @@ class Scheduler {
   /// The client is gone. Frees at once; the id is reported by the next plan.
   /// No effect on an unknown or finished id.
   virtual void abort_request(RequestId id) = 0;
+
+  /// The next plan belongs to this turn of the engine loop, the one after it to
+  /// the next turn, and so on until told again; without a word the first plan is
+  /// turn 0. Only prefill_schedule_interval asks (spec.md 2.5).
+  virtual void set_engine_turn(std::int64_t turn) { static_cast<void>(turn); }
 
   /// Plans one step into `plan`, whose storage is reused.
   ///

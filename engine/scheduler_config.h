@@ -42,7 +42,7 @@ struct SchedulerConfig {
 
   // Order and admission.
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  double watermark = 0.0;                 ///< Share of all blocks kept free at admission.
+  double watermark = 0.0;                  ///< Share of all blocks kept free at admission.
   bool scheduler_reserve_full_isl = true;  ///< The whole known sequence must fit to be admitted.
   std::int64_t max_loras = 1;
 
@@ -67,14 +67,20 @@ struct SchedulerConfig {
 
   // Other policies than vllm-v1.
   OrcaReserve orca_reserve = OrcaReserve::kMax;
-  std::int64_t num_cpu_blocks = 0;       ///< vllm-v0: swap space.
-  bool preemption_mode_swap = false;     ///< vllm-v0: swap instead of recompute.
-  double scheduler_delay_factor = 0.0;   ///< vllm-v0; needs a clock, so only 0 is accepted.
+  std::int64_t num_cpu_blocks = 0;      ///< vllm-v0: swap space.
+  bool preemption_mode_swap = false;    ///< vllm-v0: swap instead of recompute.
+  double scheduler_delay_factor = 0.0;  ///< vllm-v0; needs a clock, so only 0 is accepted.
 };
 
 /// Planned steps that may await their result at once (spec.md 6): sync pp;
 /// async pp + 1 with the V2 runner, else 2 if pp = 1, else pp.
 [[nodiscard]] std::int64_t batches_in_flight(const SchedulerConfig& config);
+
+/// Draft-input positions that each planned request costs beside its tokens (spec.md 2.0).
+[[nodiscard]] std::int64_t draft_slots(const SchedulerConfig& config);
+
+/// Whether a prefix hit loses its last block, so that drafting sees it recomputed (spec.md 4.4).
+[[nodiscard]] bool drops_last_hit_block(const SchedulerConfig& config);
 
 /// Throws ConfigError, naming option and way out, if `config` contradicts
 /// itself as vLLM would find at startup.

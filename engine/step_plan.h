@@ -78,9 +78,9 @@ struct StepPlan {
   std::vector<RequestId> finished;            ///< Ended since the last plan; the workers forget them.
   std::vector<FinishReason> finished_reason;  ///< Only for those the plan itself ends (kIgnored); else empty.
   AdmissionStop admission_stop = AdmissionStop::kQueueEmpty;
-  RequestId not_admitted = kNoRequest;        ///< The head that stayed, if one did.
-  std::int64_t blocks_swapped_in = 0;         ///< vllm-v0 only: copied from host memory before the step.
-  std::int64_t blocks_swapped_out = 0;        ///< vllm-v0 only.
+  RequestId not_admitted = kNoRequest;  ///< The head that stayed, if one did.
+  std::int64_t blocks_swapped_in = 0;   ///< vllm-v0 only: copied from host memory before the step.
+  std::int64_t blocks_swapped_out = 0;  ///< vllm-v0 only.
 
   [[nodiscard]] std::int64_t num_requests() const {
     return cohort.count + static_cast<std::int64_t>(individual.size());

@@ -30,6 +30,8 @@ namespace kneepoint::calibrate {
 namespace {
 
 constexpr std::array kSubcommands{
+    Subcommand{"check-steps", "whether a server's logged steps follow from our rules, step for step",
+               &run_check_steps},
     Subcommand{"read-log", "what a vLLM server's log says, as a run configuration", &run_read_log},
 };
 

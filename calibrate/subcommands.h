@@ -19,6 +19,7 @@ struct Subcommand {
   int (*run)(const Arguments& arguments);
 };
 
+int run_check_steps(const Arguments& arguments);
 int run_read_log(const Arguments& arguments);
 
 }  // namespace kneepoint::calibrate

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/request.h"
 
@@ -18,6 +19,12 @@ struct BlockKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
   friend bool operator==(const BlockKey&, const BlockKey&) = default;
+};
+
+/// A block that nobody holds, and the content it still carries.
+struct FreeBlock {
+  std::int32_t block = 0;
+  std::optional<BlockKey> key;
 };
 
 class BlockKeySource {

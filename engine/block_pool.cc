@@ -81,6 +81,25 @@ bool BlockPool::reset_prefix_cache() {
   return true;
 }
 
+void BlockPool::preset_free_queue(std::span<const FreeBlock> queue) {
+  BOOST_ASSERT_MSG(static_cast<std::int32_t>(queue.size()) == num_usable(),
+                   "CONSERVE_BLOCKS: a preset names every usable block");
+  const bool idle = reset_prefix_cache();
+  BOOST_ASSERT_MSG(idle, "CONSERVE_BLOCKS: only an idle pool is preset");
+  static_cast<void>(idle);
+  while (num_free_ > 0) {
+    unlink(at(kNullBlock).next);
+  }
+  for (const FreeBlock& free : queue) {
+    at(free.block).ref_cnt = 1;
+    if (free.key) {
+      register_key(free.block, *free.key);
+    }
+    at(free.block).ref_cnt = 0;
+    link_after(at(kNullBlock).prev, free.block);
+  }
+}
+
 std::vector<BlockId> BlockPool::free_queue() const {
   std::vector<BlockId> queue;
   queue.reserve(static_cast<std::size_t>(num_free_));

@@ -72,6 +72,10 @@ class BlockPool {
   /// happens, while a block is held.
   [[nodiscard]] bool reset_prefix_cache();
 
+  /// Puts an idle pool into the state an earlier run left: its free queue, head first.
+  /// Before  every block is free, and `queue` has each usable block once.
+  void preset_free_queue(std::span<const FreeBlock> queue);
+
   /// The whole free queue, head first. For tests and traces.
   [[nodiscard]] std::vector<BlockId> free_queue() const;
 

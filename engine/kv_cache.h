@@ -58,6 +58,7 @@ class KvCache {
   [[nodiscard]] std::int64_t blocks_on_empty_pool(const Request& request, std::int32_t new_tokens) const;
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  void preset_free_queue(std::span<const FreeBlock> queue) { pool_.preset_free_queue(queue); }
   /// Whether prefixes are cached, and so lookups count (PrefixCacheStats).
   [[nodiscard]] bool caching() const { return caching_; }
 

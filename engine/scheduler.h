@@ -53,6 +53,14 @@ class Scheduler {
   /// No effect on an unknown or finished id.
   virtual void abort_request(RequestId id) = 0;
 
+  /// Starts from the cache that an earlier run left: `queue` is the free queue of
+  /// an idle pool, head first, each usable block once. Before the first request.
+  /// False, and nothing happens, if this scheduler has no such pool.
+  [[nodiscard]] virtual bool preset_free_queue(std::span<const FreeBlock> queue) {
+    static_cast<void>(queue);
+    return false;
+  }
+
   /// The next plan belongs to this turn of the engine loop, the one after it to
   /// the next turn, and so on until told again; without a word the first plan is
   /// turn 0. Only prefill_schedule_interval asks (spec.md 2.5).

@@ -26,6 +26,11 @@ VllmV1::VllmV1(const SchedulerConfig& config, BlockKeySource& keys)
       kv_(config, keys),
       batches_(static_cast<std::size_t>(batches_in_flight(config))) {}
 
+bool VllmV1::preset_free_queue(std::span<const FreeBlock> queue) {
+  kv_.preset_free_queue(queue);
+  return true;
+}
+
 void VllmV1::add_request(const NewRequest& request) {
   BOOST_ASSERT_MSG(
       request.prompt_tokens >= 1 && request.prompt_tokens < max_model_len_ && request.max_tokens >= 1,

@@ -38,6 +38,7 @@ class VllmV1 final : public Scheduler {
 
   void add_request(const NewRequest& request) override;
   void abort_request(RequestId id) override;
+  [[nodiscard]] bool preset_free_queue(std::span<const FreeBlock> queue) override;
   void set_engine_turn(std::int64_t turn) override { next_turn_ = turn; }
   void plan_step(StepPlan& plan) override;
   void update(const StepResult& result, StepOutcome& outcome) override;

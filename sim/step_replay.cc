@@ -6,7 +6,7 @@
 namespace kneepoint::sim {
 
 StepReplay::StepReplay(const engine::SchedulerConfig& config, std::span<const traces::TraceRecord> requests,
-                       std::span<const FreeBlock> free_queue)
+                       std::span<const engine::FreeBlock> free_queue)
     : config_(config), keys_(config.block_size) {
   engine::validate(config_);
   const engine::SchedulerRow* row = engine::find_scheduler("vllm-v1");
@@ -24,7 +24,11 @@ StepReplay::StepReplay(const engine::SchedulerConfig& config, std::span<const tr
     keys_.add(request.id, requests[i]);
   }
   without_output_.assign(requests.size(), false);
-  if (!free_queue.empty()) scheduler_->preset_free_queue(free_queue);
+  if (!free_queue.empty()) {
+    const bool preset = scheduler_->preset_free_queue(free_queue);
+    BOOST_ASSERT_MSG(preset, "vllm-v1 has a pool to preset");
+    static_cast<void>(preset);
+  }
 }
 
 void StepReplay::add(std::size_t index) {

@@ -46,9 +46,6 @@ struct ReplayedStep {
   engine::RequestId not_admitted = engine::kNoRequest;
 };
 
-/// A free block of an idle pool and the content it still holds.
-using FreeBlock = std::pair<std::int32_t, std::optional<engine::BlockKey>>;
-
 class StepReplay {
  public:
   /// Request i of `requests` has the engine's id i. Both spans must outlive the
@@ -56,7 +53,7 @@ class StepReplay {
   /// first, every usable block once; empty: a fresh pool.
   /// Throws engine::ConfigError for a configuration that cannot run.
   StepReplay(const engine::SchedulerConfig& config, std::span<const traces::TraceRecord> requests,
-             std::span<const FreeBlock> free_queue);
+             std::span<const engine::FreeBlock> free_queue);
 
   /// Request `index` arrives, behind those that arrived before.
   void add(std::size_t index);

@@ -54,12 +54,6 @@ void check_ranges(const SchedulerConfig& config) {
 }
 
 void check_limits(const SchedulerConfig& config) {
-  if (config.max_num_batched_tokens < config.max_num_seqs) {
-    throw ConfigError(
-        fmt::format("max-num-batched-tokens ({}) is below max-num-seqs ({}); raise the one or "
-                    "lower the other",
-                    config.max_num_batched_tokens, config.max_num_seqs));
-  }
   if (!config.enable_chunked_prefill && config.max_num_batched_tokens < config.max_model_len) {
     throw ConfigError(
         fmt::format("without chunked prefill a step must hold a whole prompt: max-num-batched-tokens "

@@ -19,7 +19,8 @@ using nlohmann::json;
 std::string read_all(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) {
-    throw RecordingError(fmt::format("{}: no such file", file.string()));
+    throw RecordingError(
+        fmt::format("{}: {}", file.string(), fs::exists(file) ? "not a file" : "no such file"));
   }
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> in{gzopen(file.c_str(), "rb"), &gzclose};
   if (in == nullptr) {

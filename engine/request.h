@@ -30,8 +30,8 @@ struct NewRequest {
   std::int32_t priority = 0;     ///< Policy "priority" only: smaller runs first.
   std::int64_t arrival = 0;      ///< Orders equal priorities; any unit, only compared.
   AdapterId adapter = 0;
-  /// Output tokens that `orca --orca-reserve oracle` makes room for; 0 with every other scheduler, so
-  /// that none of them can see a true output length.
+  /// The answer's true length, for `orca --orca-reserve oracle|pow2` alone; 0 with every other scheduler, so
+  /// that none of them can see it.
   std::int32_t reserve_output_tokens = 0;
 };
 

@@ -23,7 +23,7 @@ BlockId VllmV0Blocks::take() {
     block = never_cached_.back();
     never_cached_.pop_back();
   } else {
-    block = std::get<BlockId>(*evictable_.begin());
+    block = std::get<2>(*evictable_.begin());
     evictable_.erase(evictable_.begin());
   }
   Block& b = blocks_[static_cast<std::size_t>(block)];

@@ -119,7 +119,7 @@ void EventLoop::accept(Live& live, const traces::TraceRecord& record) {
   request.priority = record.priority;
   request.arrival = live.record.sent.time_since_epoch().count();
   request.adapter = record.adapter;
-  if (config_.engine.orca_reserve == engine::OrcaReserve::kOracle) {
+  if (config_.engine.orca_reserve != engine::OrcaReserve::kMax) {  // These two reserve by the true length.
     request.reserve_output_tokens = static_cast<std::int32_t>(std::min(record.output_tokens, room));
   }
   parts_.keys.add(request.id, record);

@@ -1,19 +1,14 @@
 #include "calibrate/serving_clients.h"
 
 #include <algorithm>
-#include <boost/random/mersenne_twister.hpp>
-#include <boost/random/uniform_int_distribution.hpp>
-#include <boost/random/uniform_real_distribution.hpp>
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "sim/random_streams.h"
+#include "traces/random_stream.h"
 
 namespace kneepoint::calibrate {
 namespace {
-
-using boost::random::mt19937_64;
 
 class ListedWorkload final : public sim::Workload {
  public:
@@ -34,9 +29,9 @@ class ListedWorkload final : public sim::Workload {
   std::size_t next_ = 0;
 };
 
-std::int64_t draw_length(mt19937_64& random, std::int64_t longest, double min_fraction) {
+std::int64_t draw_length(traces::RandomStream& random, std::int64_t longest, double min_fraction) {
   const auto shortest = static_cast<std::int64_t>(std::ceil(min_fraction * static_cast<double>(longest)));
-  return boost::random::uniform_int_distribution<std::int64_t>(std::max<std::int64_t>(1, shortest), longest)(random);
+  return random.integer(std::max<std::int64_t>(1, shortest), longest);
 }
 
 constexpr traces::ContentId kSystemPrompt = 1;
@@ -45,7 +40,7 @@ constexpr traces::ContentId kSystemPrompt = 1;
 
 std::unique_ptr<sim::Client> make_client(const ClosedLoopClient& client, std::uint64_t seed) {
   std::vector<traces::TraceRecord> records(static_cast<std::size_t>(client.requests));
-  mt19937_64 lengths(sim::stream_seed(seed, "serving lengths"));
+  traces::RandomStream lengths(seed, "serving lengths");
   for (traces::TraceRecord& record : records) {
     record.prompt_tokens = draw_length(lengths, client.input_tokens, client.min_fraction);
   }
@@ -54,8 +49,8 @@ std::unique_ptr<sim::Client> make_client(const ClosedLoopClient& client, std::ui
   }
   std::function<sim::SimDuration()> think;
   if (client.jitter_ms > 0) {
-    think = [random = mt19937_64(sim::stream_seed(seed, "client jitter")), jitter_s = client.jitter_ms * 1e-3]() mutable {
-      return sim::to_sim_duration(jitter_s * boost::random::uniform_real_distribution<>(8.0 / 9, 10.0 / 9)(random));
+    think = [random = traces::RandomStream(seed, "client jitter"), jitter_s = client.jitter_ms * 1e-3]() mutable {
+      return sim::to_sim_duration(jitter_s * (8.0 + 2.0 * random.uniform()) / 9.0);
     };
   }
   return std::make_unique<sim::SemaphoreClient>(

@@ -6,24 +6,25 @@
 // number of accepted drafts is the number of rates above it.
 #pragma once
 
-#include <boost/random/mersenne_twister.hpp>
-#include <boost/random/uniform_01.hpp>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "traces/random_stream.h"
 
 namespace kneepoint::sim {
 
 class DraftAcceptance {
  public:
-  DraftAcceptance(std::vector<double> rates, std::uint64_t seed) : rates_(std::move(rates)), random_(seed) {}
+  DraftAcceptance(std::vector<double> rates, std::uint64_t seed)
+      : rates_(std::move(rates)), random_(seed, "draft acceptance") {}
 
   /// Accepted among `num_drafts`. Without rates: all.
   [[nodiscard]] std::int32_t draw(std::int32_t num_drafts) {
     if (rates_.empty()) {
       return num_drafts;
     }
-    const double u = boost::random::uniform_01<double>()(random_);
+    const double u = random_.uniform();
     std::int32_t accepted = 0;
     while (accepted < num_drafts && static_cast<std::size_t>(accepted) < rates_.size() &&
            u < rates_[static_cast<std::size_t>(accepted)]) {
@@ -34,7 +35,7 @@ class DraftAcceptance {
 
  private:
   std::vector<double> rates_;
-  boost::random::mt19937_64 random_;
+  traces::RandomStream random_;
 };
 
 }  // namespace kneepoint::sim

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "sim/crash_context.h"
-#include "sim/random_streams.h"
 
 namespace kneepoint::sim {
 namespace {
@@ -28,7 +27,7 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       parts_(std::move(parts)),
       server_(parts_.engine, parts_.times, parts_.graphs, config.engine),
       admission_(config.admission, config.engine.max_model_len),
-      acceptance_(config.draft_acceptance_rates, stream_seed(config.seed, "draft acceptance")),
+      acceptance_(config.draft_acceptance_rates, config.seed),
       front_end_(parts_.times.front_end()),
       load_(parts_.engine.load()),
       wait_by_cause_(kNumAdmissionStops) {}

@@ -20,7 +20,6 @@
 #include "sim/client.h"
 #include "sim/content_keys.h"
 #include "sim/event_loop.h"
-#include "sim/random_streams.h"
 #include "sim/workload.h"
 
 namespace kneepoint::sim {

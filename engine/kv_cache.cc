@@ -60,7 +60,7 @@ void KvCache::find_window_hit(const Request& request, std::vector<BlockId>& hit)
     const BlockId block = pool_.find(keys_.block_key(request.id, index));
     hit[static_cast<std::size_t>(index)] = block;
     run = block == kNullBlock ? 0 : run + 1;
-    if (run == window_->hit_run()) {
+    if (run > 0 && run >= window_->hit_run()) {  // A window of one token asks for a run of none.
       hit.resize(static_cast<std::size_t>(index + run));
       std::fill(hit.begin(), hit.begin() + index, kNullBlock);
       return;

@@ -151,30 +151,6 @@ void check_steps_are_whole(const Run& run, const std::vector<IterationLine>& ste
   }
 }
 
-engine::SchedulerConfig replayable_config(const Run& run, const LoggedServer& server) {
-  const LoggedConfig config = logged_config(server);
-  if (!config.missing.empty()) {
-    throw CalibrateError(
-        fmt::format("{}: the log does not say {}; give the file with the server's start-up lines as "
-                    "another log=",
-                    run.files.name, fmt::join(config.missing, "; ")));
-  }
-  const auto drafts = server.config.find("speculative_config");
-  if (drafts != server.config.end() && drafts->second != "None") {
-    throw CalibrateError(
-        fmt::format("{}: the server drafts ({}); how many drafts were accepted is not in its log, so "
-                    "the run cannot be replayed",
-                    run.files.name, drafts->second.substr(0, 60)));
-  }
-  if (run.cache && (run.cache->block_size != config.engine.block_size ||
-                    run.cache->num_blocks != config.engine.num_blocks)) {
-    throw CalibrateError(fmt::format("{}: is of a server with {} blocks of {} tokens; the log says {} of {}",
-                                     run.files.cache->string(), run.cache->num_blocks, run.cache->block_size,
-                                     config.engine.num_blocks, config.engine.block_size));
-  }
-  return config.engine;
-}
-
 // A pool whose last blocks hold the given prefixes: what an earlier run left, as
 // far as hits show it.
 std::vector<engine::FreeBlock> pool_with_hits(const std::vector<InferredHit>& hits,
@@ -246,6 +222,31 @@ LogReplay replay_once(Attempt& attempt, const std::vector<IterationLine>& steps,
 
 }  // namespace
 
+engine::SchedulerConfig replayable_config(const Run& run) {
+  const LoggedServer& server = only_server(run.log, run.files.name);
+  const LoggedConfig config = logged_config(server);
+  if (!config.missing.empty()) {
+    throw CalibrateError(
+        fmt::format("{}: the log does not say {}; give the file with the server's start-up lines as "
+                    "another log=",
+                    run.files.name, fmt::join(config.missing, "; ")));
+  }
+  const auto drafts = server.config.find("speculative_config");
+  if (drafts != server.config.end() && drafts->second != "None") {
+    throw CalibrateError(
+        fmt::format("{}: the server drafts ({}); how many drafts were accepted is not in its log, so "
+                    "the run cannot be replayed",
+                    run.files.name, drafts->second.substr(0, 60)));
+  }
+  if (run.cache && (run.cache->block_size != config.engine.block_size ||
+                    run.cache->num_blocks != config.engine.num_blocks)) {
+    throw CalibrateError(fmt::format("{}: is of a server with {} blocks of {} tokens; the log says {} of {}",
+                                     run.files.cache->string(), run.cache->num_blocks, run.cache->block_size,
+                                     config.engine.num_blocks, config.engine.block_size));
+  }
+  return config.engine;
+}
+
 std::vector<traces::TraceRecord> trace_records(const Run& run, std::int64_t block_size) {
   std::vector<traces::TraceRecord> records;
   for (std::size_t i = 0; i < run.trace.size(); ++i) {
@@ -308,7 +309,7 @@ LogReplay replay_log(const Run& run) {
   }
   const std::vector<IterationLine> steps = steps_of_run(run);
   check_steps_are_whole(run, steps);
-  const engine::SchedulerConfig config = replayable_config(run, only_server(run.log, run.files.name));
+  const engine::SchedulerConfig config = replayable_config(run);
   const std::vector<traces::TraceRecord> records = trace_records(run, config.block_size);
   const std::vector<std::size_t> order = admission_order(run);
   Attempt attempt(config, records, order);

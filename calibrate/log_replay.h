@@ -56,6 +56,10 @@ struct LogReplay {
 /// configuration that cannot be replayed (missing lines, speculative decoding).
 [[nodiscard]] LogReplay replay_log(const Run& run);
 
+/// The run's own engine configuration. Throws CalibrateError if the log does not
+/// say enough, says drafts are used, or contradicts the cache state.
+[[nodiscard]] engine::SchedulerConfig replayable_config(const Run& run);
+
 /// The records that a run's requests are to the engine: lengths, and the prompt
 /// as one named content a block where the trace has hash_ids.
 [[nodiscard]] std::vector<traces::TraceRecord> trace_records(const Run& run, std::int64_t block_size);

@@ -11,7 +11,6 @@ namespace kneepoint::hw {
 
 namespace {
 
-// The parts of a shape that the measured form looks at.
 struct Parts {
   std::int64_t prefill_tokens = 0;
   double attention_pairs = 0;
@@ -38,19 +37,18 @@ Parts parts_of(const StepShape& shape) {
   return parts;
 }
 
-double sequences_s(const MeasuredServer& server, std::int64_t count) {
+double sequences_s(const MeasuredServer& server, double count) {
   double count_before = 0;
   double time_before = 0;
   for (const SequencePoint& point : server.sequences) {
-    if (count <= point.count) {
-      const double share =
-          (static_cast<double>(count) - count_before) / (static_cast<double>(point.count) - count_before);
+    if (count <= static_cast<double>(point.count)) {
+      const double share = (count - count_before) / (static_cast<double>(point.count) - count_before);
       return time_before + share * (point.time_s.value - time_before);
     }
     count_before = static_cast<double>(point.count);
     time_before = point.time_s.value;
   }
-  return time_before + (static_cast<double>(count) - count_before) * server.sequence_beyond_s.value;
+  return time_before + (count - count_before) * server.sequence_beyond_s.value;
 }
 
 std::chrono::nanoseconds to_nanoseconds(double seconds) {
@@ -96,11 +94,18 @@ class MeasuredStepTimeModel final : public StepTimeModel {
 
 }  // namespace
 
+double measured_elapsed_s(const MeasuredServer& server, const MeasuredStepParts& parts) {
+  return server.base_s.value + server.prefill_token_s.value * parts.prefill_tokens +
+         server.attention_pair_s.value * parts.attention_pairs + sequences_s(server, parts.sequences) +
+         server.context_token_s.value * parts.context_sum;
+}
+
 double measured_elapsed_s(const MeasuredServer& server, const StepShape& shape) {
   const Parts parts = parts_of(shape);
-  return server.base_s.value + server.prefill_token_s.value * static_cast<double>(parts.prefill_tokens) +
-         server.attention_pair_s.value * parts.attention_pairs + sequences_s(server, parts.sequences) +
-         server.context_token_s.value * static_cast<double>(parts.context_sum);
+  return measured_elapsed_s(server, {.prefill_tokens = static_cast<double>(parts.prefill_tokens),
+                                     .attention_pairs = parts.attention_pairs,
+                                     .sequences = static_cast<double>(parts.sequences),
+                                     .context_sum = static_cast<double>(parts.context_sum)});
 }
 
 double measured_gap_s(const MeasuredServer& server, const StepShape& shape) {

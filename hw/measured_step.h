@@ -77,6 +77,7 @@ struct MeasuredServer {
   Measured arrival_s;
   Measured output_s;
   Measured output_per_request_s;
+  Measured turnaround_s;  ///< A closed-loop client's last token to its next send.
 
   std::int64_t max_prefill_tokens = 0;  ///< The range of the fit.
   std::int64_t max_sequences = 0;
@@ -85,9 +86,20 @@ struct MeasuredServer {
 
   std::vector<NamedCorrelation> correlations;
   std::vector<ResidualSummary> residuals;
-  double speed_sd_per_second = 0;
+  double speed_sd_per_second = 0;  ///< Of the mean residual over a second of running.
+  double speed_sd_per_run = 0;     ///< Of the mean residual over a run.
   std::vector<std::string> not_identified;
 };
+
+/// What the measured form looks at in a step. Of double type, as regressors are.
+struct MeasuredStepParts {
+  double prefill_tokens = 0;   ///< C.
+  double attention_pairs = 0;  ///< ATT.
+  double sequences = 0;        ///< G.
+  double context_sum = 0;      ///< KV.
+};
+
+[[nodiscard]] double measured_elapsed_s(const MeasuredServer& server, const MeasuredStepParts& parts);
 
 /// Seconds of the forward pass of `shape`.
 [[nodiscard]] double measured_elapsed_s(const MeasuredServer& server, const StepShape& shape);

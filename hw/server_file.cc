@@ -110,6 +110,7 @@ void read_rest(const fs::path& path, const pb::Server& proto, MeasuredServer& se
   server.output_s = from_proto(path, front.output(), front.has_output(), "front_end.output");
   server.output_per_request_s = from_proto(path, front.output_per_request(), front.has_output_per_request(),
                                            "front_end.output_per_request");
+  server.turnaround_s = from_proto(path, front.turnaround(), front.has_turnaround(), "front_end.turnaround");
   server.max_prefill_tokens = proto.range().max_prefill_tokens();
   server.max_sequences = proto.range().max_sequences();
   server.max_context_sum = proto.range().max_context_sum();
@@ -134,6 +135,7 @@ void read_rest(const fs::path& path, const pb::Server& proto, MeasuredServer& se
     server.residuals.push_back(std::move(summary));
   }
   server.speed_sd_per_second = proto.speed_sd_per_second();
+  server.speed_sd_per_run = proto.speed_sd_per_run();
   server.not_identified.assign(proto.not_identified().begin(), proto.not_identified().end());
 }
 
@@ -210,6 +212,7 @@ void write_server(const MeasuredServer& server, std::ostream& out) {
   to_proto(server.arrival_s, "ms", *proto.mutable_front_end()->mutable_arrival());
   to_proto(server.output_s, "ms", *proto.mutable_front_end()->mutable_output());
   to_proto(server.output_per_request_s, "us", *proto.mutable_front_end()->mutable_output_per_request());
+  to_proto(server.turnaround_s, "ms", *proto.mutable_front_end()->mutable_turnaround());
   proto.mutable_range()->set_max_prefill_tokens(server.max_prefill_tokens);
   proto.mutable_range()->set_max_sequences(server.max_sequences);
   proto.mutable_range()->set_max_context_sum(server.max_context_sum);
@@ -222,6 +225,7 @@ void write_server(const MeasuredServer& server, std::ostream& out) {
   }
   for (const ResidualSummary& summary : server.residuals) write_residuals(summary, *proto.add_residuals());
   proto.set_speed_sd_per_second(short_share(server.speed_sd_per_second));
+  proto.set_speed_sd_per_run(short_share(server.speed_sd_per_run));
   for (const std::string& what : server.not_identified) proto.add_not_identified(what);
   std::string text;
   google::protobuf::TextFormat::PrintToString(proto, &text);

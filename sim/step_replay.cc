@@ -99,6 +99,8 @@ void StepReplay::process_oldest(ReplayedStep* newest) {
   if (newest == nullptr) return;
   for (const engine::EmittedTokens& tokens : outcome_.emitted) newest->emitted.push_back(tokens.id);
   const engine::EngineLoad load = scheduler_->load();
+  newest->running = load.num_running;
+  newest->idle_after = load.num_running + load.num_waiting == 0;
   newest->kv_usage = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);
 }
 

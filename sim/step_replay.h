@@ -37,6 +37,9 @@ struct ReplayedStep {
   std::int64_t sequences = 0;    ///< Requests with exactly one token.
   std::int64_t context_sum = 0;  ///< Sum over these of computed + 1.
 
+  std::int64_t running = 0;  ///< After the update.
+  bool idle_after = false;   ///< Nobody runs or waits after the update.
+
   std::vector<engine::RequestId> started;  ///< Admitted for the first time, in order.
   std::int64_t cached_tokens = 0;          ///< Prefix hits of `started`.
   std::vector<engine::RequestId> preempted;

@@ -1,0 +1,346 @@
+#include "calibrate/fit_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/calibrate_error.h"
+#include "calibrate/robust_linear.h"
+
+namespace kneepoint::calibrate {
+
+namespace {
+
+using Eigen::Index;
+
+// Batches of few requests are used so differently by vector units and caches
+// that a table serves better than a line; from eight on a line will do.
+constexpr std::array<double, 6> kKnots{1, 2, 3, 4, 6, 8};
+constexpr std::size_t kMinSteps = 50;
+
+// Columns of the step regression.
+enum Column : Index { kBase, kPrefillToken, kAttentionPair, kContextToken, kFirstRamp };
+constexpr Index kBeyond = kFirstRamp + static_cast<Index>(kKnots.size());
+constexpr Index kNumColumns = kBeyond + 1;
+
+std::string column_name(Index column) {
+  switch (column) {
+    case kBase:
+      return "base";
+    case kPrefillToken:
+      return "prefill_token";
+    case kAttentionPair:
+      return "attention_pair";
+    case kContextToken:
+      return "context_token";
+    case kBeyond:
+      return "sequence_beyond";
+    default:
+      return fmt::format("sequences up to {:g}", kKnots[static_cast<std::size_t>(column - kFirstRamp)]);
+  }
+}
+
+// s(G) as a sum of ramps, one a stretch between knots, so that a non-negative
+// coefficient is a stretch that does not fall.
+void fill_row(const StepSample& sample, Eigen::Ref<Eigen::RowVectorXd> row) {
+  row(kBase) = 1;
+  row(kPrefillToken) = sample.prefill_tokens;
+  row(kAttentionPair) = sample.attention_pairs;
+  row(kContextToken) = sample.context_sum;
+  double before = 0;
+  for (std::size_t i = 0; i < kKnots.size(); ++i) {
+    row(kFirstRamp + static_cast<Index>(i)) =
+        std::clamp((sample.sequences - before) / (kKnots[i] - before), 0.0, 1.0);
+    before = kKnots[i];
+  }
+  row(kBeyond) = std::max(sample.sequences - before, 0.0);
+}
+
+bool decode_only(const StepSample& sample) {
+  return sample.prefill_tokens == 0;
+}
+
+std::string fitted_on(std::span<const RunSamples> runs, std::size_t count, const char* what) {
+  std::string names;
+  for (const RunSamples& run : runs) names += (names.empty() ? "" : ", ") + run.name;
+  return fmt::format("fitted on {} {} of {}", count, what, names);
+}
+
+hw::ResidualSummary summarize(std::string of, const std::vector<double>& residuals,
+                              const std::vector<double>& measured, const std::vector<double>& predicted) {
+  hw::ResidualSummary summary;
+  summary.of = std::move(of);
+  summary.count = static_cast<std::int64_t>(residuals.size());
+  if (residuals.size() < 3) return summary;
+  const double n = static_cast<double>(residuals.size());
+  double mean_measured = 0;
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    summary.mean += residuals[i] / n;
+    mean_measured += measured[i] / n;
+  }
+  double second = 0, third = 0, unexplained = 0, total = 0;
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    const double d = residuals[i] - summary.mean;
+    second += d * d / n;
+    third += d * d * d / n;
+    unexplained += (measured[i] - predicted[i]) * (measured[i] - predicted[i]);
+    total += (measured[i] - mean_measured) * (measured[i] - mean_measured);
+  }
+  summary.sd = std::sqrt(second);
+  summary.skew = second > 0 ? third / std::pow(second, 1.5) : 0;
+  summary.r_squared = total > 0 ? 1 - unexplained / total : 0;
+  summary.p5 = quantile(residuals, 0.05);
+  summary.p50 = quantile(residuals, 0.50);
+  summary.p95 = quantile(residuals, 0.95);
+  summary.p99 = quantile(residuals, 0.99);
+  for (const int lag : {1, 5, 20, 100})
+    summary.autocorrelation.emplace_back(lag, autocorrelation(residuals, lag));
+  return summary;
+}
+
+// Residuals of one kind of step, and the unrest of the machine: means over a
+// second of running and over a run.
+void summarize_residuals(std::span<const RunSamples> runs, hw::MeasuredServer& server) {
+  for (const bool decodes : {true, false}) {
+    std::vector<double> residuals, measured, predicted;
+    for (const RunSamples& run : runs) {
+      for (const StepSample& sample : run.steps) {
+        if (decode_only(sample) != decodes) continue;
+        predicted.push_back(predicted_elapsed_s(server, sample));
+        measured.push_back(sample.elapsed_s);
+        residuals.push_back(sample.elapsed_s / predicted.back() - 1);
+      }
+    }
+    server.residuals.push_back(
+        summarize(decodes ? "decode-only steps" : "steps with prefill", residuals, measured, predicted));
+  }
+  std::vector<double> seconds, whole;
+  for (const RunSamples& run : runs) {
+    double measured = 0, predicted = 0, run_measured = 0, run_predicted = 0;
+    for (const StepSample& sample : run.steps) {
+      measured += sample.elapsed_s;
+      predicted += predicted_elapsed_s(server, sample);
+      if (predicted >= 1) {
+        seconds.push_back(measured / predicted - 1);
+        run_measured += measured;
+        run_predicted += predicted;
+        measured = predicted = 0;
+      }
+    }
+    run_measured += measured;
+    run_predicted += predicted;
+    if (run_predicted > 0) whole.push_back(run_measured / run_predicted - 1);
+  }
+  const auto sd = [](const std::vector<double>& values) {
+    double mean = 0, sum = 0;
+    for (const double value : values) mean += value / static_cast<double>(values.size());
+    for (const double value : values) sum += (value - mean) * (value - mean);
+    return values.size() > 1 ? std::sqrt(sum / static_cast<double>(values.size() - 1)) : 0.0;
+  };
+  server.speed_sd_per_second = sd(seconds);
+  server.speed_sd_per_run = sd(whole);
+}
+
+void fit_elapsed(std::span<const RunSamples> runs, const FitOptions& options, hw::MeasuredServer& server) {
+  LinearProblem problem;
+  problem.huber = options.huber;
+  std::size_t count = 0;
+  for (const RunSamples& run : runs) count += run.steps.size();
+  if (count < kMinSteps) {
+    throw CalibrateError(
+        fmt::format("{} steps are too few to fit a step model; at least {} are needed", count, kMinSteps));
+  }
+  problem.design.resize(static_cast<Index>(count), kNumColumns);
+  problem.measured.resize(static_cast<Index>(count));
+  Index row = 0;
+  for (const RunSamples& run : runs) {
+    for (const StepSample& sample : run.steps) {
+      Eigen::RowVectorXd values(kNumColumns);
+      fill_row(sample, values);
+      problem.design.row(row) = values;
+      problem.measured(row) = sample.elapsed_s;
+      problem.group.push_back(decode_only(sample) ? 0 : 1);
+      ++row;
+    }
+    server.max_prefill_tokens = std::max(server.max_prefill_tokens, run.max_prefill_tokens);
+    server.max_sequences = std::max(server.max_sequences, run.max_sequences);
+    server.max_context_sum = std::max(server.max_context_sum, run.max_context_sum);
+    server.max_chunk_context = std::max(server.max_chunk_context, run.max_chunk_context);
+  }
+  const LinearFit fit = fit_linear(problem);
+  const std::string source = fitted_on(runs, count, "steps");
+  const auto take = [&](Index column) {
+    return hw::Measured{fit.coefficients(column), fit.standard_error(column), source};
+  };
+  server.base_s = take(kBase);
+  server.prefill_token_s = take(kPrefillToken);
+  server.attention_pair_s = take(kAttentionPair);
+  server.context_token_s = take(kContextToken);
+  server.sequence_beyond_s = take(kBeyond);
+  double time = 0, variance = 0;
+  for (std::size_t i = 0; i < kKnots.size(); ++i) {
+    const Index column = kFirstRamp + static_cast<Index>(i);
+    time += fit.coefficients(column);
+    for (std::size_t j = 0; j <= i; ++j) {  // Variance of the sum of ramps up to here.
+      const Index other = kFirstRamp + static_cast<Index>(j);
+      variance += fit.correlation(column, other) * fit.standard_error(column) * fit.standard_error(other) *
+                  (j == i ? 1 : 2);
+    }
+    server.sequences.push_back(
+        {static_cast<std::int64_t>(kKnots[i]), {time, std::sqrt(std::max(variance, 0.0)), source}});
+  }
+  for (Index i = 0; i < kNumColumns; ++i) {
+    for (Index j = i + 1; j < kNumColumns; ++j) {
+      const double rho = fit.correlation(i, j);
+      if (std::abs(rho) >= 0.1) server.correlations.push_back({column_name(i), column_name(j), rho});
+      if (std::abs(rho) >= 0.9) {
+        server.not_identified.push_back(
+            fmt::format("{} against {}: correlation {:.2f}; only their sum is known in the "
+                        "mix of these runs",
+                        column_name(i), column_name(j), rho));
+      }
+    }
+    if (fit.coefficients(i) == 0) {
+      server.not_identified.push_back(
+          fmt::format("{}: the runs show none, or too little to tell it from 0", column_name(i)));
+    }
+  }
+}
+
+hw::Measured assumed(double value, const std::string& why) {
+  return {value, 0, "assumed: " + why};
+}
+
+void fit_gaps(std::span<const RunSamples> runs, const FitOptions& options, hw::MeasuredServer& server) {
+  std::size_t count = 0;
+  for (const RunSamples& run : runs) count += run.gaps.size();
+  if (count < kMinSteps) {
+    server.gap_base_s = server.gap_per_output_s = server.gap_with_prefill_s =
+        assumed(0, "no client file, and the log's stamps have 1 s resolution");
+    server.not_identified.emplace_back("the time between steps: needs a client file with ttfts and itls");
+    return;
+  }
+  LinearProblem problem;
+  problem.huber = options.huber;
+  problem.relative = false;
+  problem.design.resize(static_cast<Index>(count), 3);
+  problem.measured.resize(static_cast<Index>(count));
+  Index row = 0;
+  for (const RunSamples& run : runs) {
+    for (const GapSample& gap : run.gaps) {
+      problem.design.row(row) << gap.gaps, gap.outputs_before, gap.with_prefill;
+      problem.measured(row) = gap.seconds;
+      problem.group.push_back(gap.with_prefill > 0 ? 1 : 0);
+      ++row;
+    }
+  }
+  const LinearFit fit = fit_linear(problem);
+  const std::string source = fitted_on(runs, count, "gaps seen by the client");
+  const auto take = [&](Index column) {
+    return hw::Measured{fit.coefficients(column), fit.standard_error(column), source};
+  };
+  server.gap_base_s = take(0);
+  server.gap_per_output_s = take(1);
+  server.gap_with_prefill_s = take(2);
+  server.correlations.push_back({"gap.base", "gap.per_output", fit.correlation(0, 1)});
+  server.correlations.push_back({"gap.base", "gap.with_prefill", fit.correlation(0, 2)});
+}
+
+// Median with the standard error of a median.
+hw::Measured median_of(const std::vector<double>& values, std::string source) {
+  const double spread = (quantile(values, 0.75) - quantile(values, 0.25)) / 1.349;
+  return {std::max(quantile(values, 0.5), 0.0),
+          1.2533 * spread / std::sqrt(static_cast<double>(values.size())), std::move(source)};
+}
+
+// The share of arrivals into a busy server that catch the step they caught if
+// way in and out take `seconds`.
+double share_caught(std::span<const RunSamples> runs, double seconds) {
+  double caught = 0, count = 0;
+  for (const RunSamples& run : runs) {
+    for (const BusyArrival& arrival : run.busy_arrivals) {
+      if (!arrival.low_s) continue;
+      count += 1;
+      caught += seconds > *arrival.low_s && seconds <= arrival.high_s ? 1 : 0;
+    }
+  }
+  return count > 0 ? caught / count : 0;
+}
+
+// Without arrivals into an idle server, the delay that catches most steps: the
+// middle of the best stretch, on a grid of 0.1 ms.
+double best_catch_s(std::span<const RunSamples> runs) {
+  double best = -1, first = 0, last = 0;
+  for (int tenths = 0; tenths <= 500; ++tenths) {
+    const double seconds = tenths * 1e-4;
+    const double share = share_caught(runs, seconds);
+    if (share > best + 1e-12) {
+      best = share;
+      first = seconds;
+    }
+    if (share > best - 1e-12) last = seconds;
+  }
+  return (first + last) / 2;
+}
+
+void fit_front_end(std::span<const RunSamples> runs, hw::MeasuredServer& server) {
+  std::vector<double> idle, delays, turnarounds;
+  std::size_t busy = 0;
+  for (const RunSamples& run : runs) {
+    for (const IdleArrival& arrival : run.idle_arrivals) {
+      idle.push_back(arrival.seconds - server.gap_base_s.value - server.gap_with_prefill_s.value -
+                     server.gap_per_output_s.value * arrival.outputs_before);
+    }
+    delays.insert(delays.end(), run.output_delays_s.begin(), run.output_delays_s.end());
+    turnarounds.insert(turnarounds.end(), run.turnarounds_s.begin(), run.turnarounds_s.end());
+    busy += run.busy_arrivals.size();
+  }
+  server.output_s = assumed(0, "only way in and way out together can be seen; all of it is in arrival");
+  constexpr std::size_t kFew = 10;
+  if (idle.size() >= kFew) {
+    server.arrival_s = median_of(idle, fitted_on(runs, idle.size(), "first tokens from an idle server"));
+    server.arrival_s.source += fmt::format("; {:.0f} % of arrivals into a busy one catch the right step",
+                                           share_caught(runs, server.arrival_s.value) * 100);
+  } else if (busy >= kFew) {
+    server.arrival_s = {best_catch_s(runs), 0.5e-3, fitted_on(runs, busy, "arrivals into a busy server")};
+  } else {
+    server.arrival_s = assumed(0, "no client file");
+  }
+  server.output_per_request_s =
+      delays.size() >= kFew
+          ? median_of(delays, fitted_on(runs, delays.size(), "tokens that came with others"))
+          : assumed(0, "no client file, or no two requests in one step");
+  server.turnaround_s =
+      turnarounds.size() >= kFew
+          ? median_of(turnarounds, fitted_on(runs, turnarounds.size(), "sends after an answer"))
+          : assumed(0, "no closed-loop run among these");
+  server.not_identified.emplace_back(
+      "front_end.arrival against front_end.output: the client sees only their sum");
+}
+
+}  // namespace
+
+double predicted_elapsed_s(const hw::MeasuredServer& server, const StepSample& sample) {
+  hw::MeasuredStepParts parts;
+  parts.prefill_tokens = sample.prefill_tokens;
+  parts.attention_pairs = sample.attention_pairs;
+  parts.sequences = sample.sequences;
+  parts.context_sum = sample.context_sum;
+  return hw::measured_elapsed_s(server, parts);
+}
+
+hw::MeasuredServer fit_step_model(std::span<const RunSamples> runs, const FitOptions& options) {
+  hw::MeasuredServer server;
+  fit_elapsed(runs, options, server);
+  fit_gaps(runs, options, server);
+  fit_front_end(runs, server);
+  summarize_residuals(runs, server);
+  return server;
+}
+
+}  // namespace kneepoint::calibrate

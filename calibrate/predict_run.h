@@ -1,0 +1,47 @@
+// A real run, predicted: its own requests, its own client, its own engine
+// configuration, and a step model learned elsewhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "calibrate/run_input.h"
+#include "hw/measured_step.h"
+#include "sim/run_summary.h"
+
+namespace kneepoint::calibrate {
+
+/// Times of one request at the client, measured or simulated.
+struct RequestTimes {
+  double start_s = 0;
+  double ttft_s = 0;
+  double latency_s = 0;
+  std::vector<double> itls_s;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+};
+
+struct RunMetric {
+  std::string name;  ///< As `vllm bench serve` calls it: "mean_ttft_ms".
+  double value = 0;
+};
+
+struct RunPrediction {
+  std::vector<RequestTimes> requests;  ///< Completed ones, in the client's order.
+  std::vector<RunMetric> metrics;
+  sim::RunSummary summary;
+};
+
+/// Every metric of the client's summary from per-request times: throughputs, and
+/// mean, median, p90 and p99 of ttft, tpot, itl and e2el.
+[[nodiscard]] std::vector<RunMetric> metrics_of(const std::vector<RequestTimes>& requests, double duration_s);
+
+/// The same from what the client recorded.
+[[nodiscard]] std::vector<RunMetric> measured_metrics(const ClientRun& client);
+
+/// Simulates `run` with the step times of `server`. Open loop: the recorded send
+/// times; closed loop: the client's semaphore. Throws CalibrateError if the run
+/// lacks its client file or its server's configuration.
+[[nodiscard]] RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server);
+
+}  // namespace kneepoint::calibrate

@@ -5,6 +5,7 @@
 // records, so that a cut at a block's edge is seen (traces/trace.proto).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -22,8 +23,8 @@ struct TraceError : std::runtime_error {
 
 /// What the header says.
 struct TraceInfo {
-  std::string source;       ///< How the trace came to be: "generate poisson rate=25 ...", "azure: FILE.csv".
-  std::uint64_t num_records = 0;  ///< From the trailer; known before the first record is read.
+  std::string source;  ///< How the trace came to be: "generate poisson rate=25 ...", "azure: FILE.csv".
+  std::uint64_t num_records = 0;             ///< From the trailer; known before the first record is read.
   std::chrono::nanoseconds last_arrival{0};  ///< From the trailer.
 };
 

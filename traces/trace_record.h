@@ -35,22 +35,24 @@ enum class EndsBy : std::uint8_t {
 inline constexpr std::uint64_t kNoSession = 0;
 
 struct TraceRecord {
-  std::chrono::nanoseconds arrival{0};  ///< From the start of the trace. Non-decreasing from record to record.
-  std::int64_t prompt_tokens = 0;       ///< At least 1.
-  std::vector<PromptSegment> prompt;    ///< Empty: unshared. Else the lengths sum to prompt_tokens.
-  std::int64_t output_tokens = 0;       ///< At least 1: the true length of the answer.
-  std::int64_t max_tokens = 0;          ///< What the client asks for; 0: output_tokens (kLength) or the server's maximum (kEos).
+  /// From the start of the trace. Non-decreasing from record to record.
+  std::chrono::nanoseconds arrival{0};
+  std::int64_t prompt_tokens = 0;     ///< At least 1.
+  std::vector<PromptSegment> prompt;  ///< Empty: unshared. Else the lengths sum to prompt_tokens.
+  std::int64_t output_tokens = 0;     ///< At least 1: the true length of the answer.
+  /// What the client asks for; 0: output_tokens (kLength) or the server's maximum (kEos).
+  std::int64_t max_tokens = 0;
   EndsBy ends_by = EndsBy::kLength;
-  ContentId output_content = 0;         ///< Names the answer, so that a later prompt can contain it; 0: unshared.
-  std::uint64_t session = kNoSession;   ///< Turns of one conversation.
+  ContentId output_content = 0;  ///< Names the answer, so that a later prompt can contain it; 0: unshared.
+  std::uint64_t session = kNoSession;  ///< Turns of one conversation.
   /// A turn after the first is sent think_time after the answer to the previous
   /// turn of its session has ended (`after` true); its `arrival` is then the
   /// earliest time, and what an open-loop replay uses.
   bool after_previous = false;
   std::chrono::nanoseconds think_time{0};
   std::int32_t priority = 0;
-  std::uint64_t salt = 0;      ///< Prefixes are shared within equal salts only.
-  std::uint32_t adapter = 0;   ///< LoRA; 0: base model.
+  std::uint64_t salt = 0;     ///< Prefixes are shared within equal salts only.
+  std::uint32_t adapter = 0;  ///< LoRA; 0: base model.
   friend bool operator==(const TraceRecord&, const TraceRecord&) = default;
 };
 

@@ -1,0 +1,35 @@
+// vLLM's own line for each engine step, as --enable-logging-iteration-details
+// writes it, so that tools for the one read the other (`calibrate` does).
+//
+//     INFO 01-01 00:00:37 [loggers.py:199] Engine 000: Iteration(6269): 1 context requests, 241 context
+//     tokens, 0 generation requests, 0 generation tokens, iteration elapsed time: 76.62 ms, GPU KV cache
+//     usage: 1.3%
+//
+// on one line. The stamp is simulated time, the run starting with 1 January. The
+// elapsed time is what the step added to the clock: its end less its plan or the
+// end of the step before, whichever came later. Alone in flight, that is all of
+// the step; behind another, what does not overlap.
+//
+// Source  recorded logs of vLLM 0.32.0.
+#pragma once
+
+#include <string>
+
+#include "sim/observer.h"
+#include "sim/output_files.h"
+
+namespace kneepoint::sim {
+
+class StepLog final : public RunObserver {
+ public:
+  /// `file` must outlive this.
+  explicit StepLog(OutputFile& file) : file_(file) {}
+  void on_step(const StepRecord& step) override;
+
+ private:
+  OutputFile& file_;
+  SimTime last_end_{};
+  std::string line_;  // Reused.
+};
+
+}  // namespace kneepoint::sim

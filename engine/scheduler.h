@@ -70,7 +70,8 @@ class Scheduler {
   ///
   /// Before  at most D - 1 planned steps await their result.
   /// After   each planned token has a block; the limits of the config hold; a
-  ///         request is planned, waiting or preempted, and only one of these; an
+  ///         request is planned, waiting or preempted, and only one of these
+  ///         (vllm-v0 with chunks may resume whom it preempted a moment ago); an
   ///         empty plan means that nothing could run, and says why.
   virtual void plan_step(StepPlan& plan) = 0;
 

@@ -124,40 +124,51 @@ SchedulerConfig v0_caching() {
 const Case kCases[] = {
     // Budget 8. Step 1: a's decode leaves 7 for b. Step 2: b's rest is the step's one
     // chunk, c waits although 4 are left. Step 4 ends a (5th token), b (3rd), c (2nd).
-    {"SarathiOneChunkBesideDecodes", "sarathi", small(101, 8),
+    {"SarathiOneChunkBesideDecodes",
+     "sarathi",
+     small(101, 8),
      {{'a', 0, 4, 5}, {'b', 1, 10, 3}, {'c', 1, 4, 2}},
      {"a4", "a1 b7", "a1 b3", "a1 b1 c4", "a1 b1 c1"}},
     // 5 usable blocks. Step 1: a's 9th token takes its 3rd block, b takes 2: none left.
     // Step 3: b's 9th token finds none, b is the last and goes. Steps 4, 5: b wants 3,
     // 2 and then 1 are free. a ends after step 5 (6 tokens); b starts again with 7 + 2.
-    {"SarathiLastOneStartsAgain", "sarathi", small(6, 16),
+    {"SarathiLastOneStartsAgain",
+     "sarathi",
+     small(6, 16),
      {{'a', 0, 8, 6}, {'b', 0, 7, 6}},
      {"a8", "a1 b7", "a1 b1", "a1 -b", "a1", "a1", "b9", "b1", "b1", "b1"}},
     // 8 usable blocks, everyone reserves 16 tokens = 4 of them: two fit. a ends after
     // step 1, so c comes at step 2.
-    {"OrcaReservesTheWholeContext", "orca", orca(9, OrcaReserve::kMax),
+    {"OrcaReservesTheWholeContext",
+     "orca",
+     orca(9, OrcaReserve::kMax),
      {{'a', 0, 6, 2}, {'b', 0, 3, 3}, {'c', 0, 2, 1}},
      {"a6 b3", "a1 b1", "b1 c2"}},
     // 5 usable. True lengths: a 6 + 2 = 2 blocks, b 5 + 3 = 2, c 2 + 1 = 1: all fit.
-    {"OrcaOracleReservesWhatComes", "orca", orca(6, OrcaReserve::kOracle),
+    {"OrcaOracleReservesWhatComes",
+     "orca",
+     orca(6, OrcaReserve::kOracle),
      {{'a', 0, 6, 2}, {'b', 0, 5, 3}, {'c', 0, 2, 1}},
      {"a6 b5 c2", "a1 b1", "b1"}},
     // The same with powers of two: b reserves 5 + 4 = 9 tokens = 3 blocks; 2 + 3 = 5, c
     // waits until a has ended.
-    {"OrcaPow2ReservesAlmostTwice", "orca", orca(6, OrcaReserve::kPow2),
+    {"OrcaPow2ReservesAlmostTwice",
+     "orca",
+     orca(6, OrcaReserve::kPow2),
      {{'a', 0, 6, 2}, {'b', 0, 5, 3}, {'c', 0, 2, 1}},
      {"a6 b5", "a1 b1", "b1 c2"}},
     // Budget 16: b's 10 leave 6, too few for c's 8. a decodes only when nobody waits.
-    {"V0PromptsStallDecodes", "vllm-v0", v0(100),
+    {"V0PromptsStallDecodes",
+     "vllm-v0",
+     v0(100),
      {{'a', 0, 4, 4}, {'b', 1, 10, 2}, {'c', 1, 8, 1}},
      {"a4", "b10", "c8", "a1 b1", "a1", "a1"}},
     // 17 tokens do not fit a step of 16: ignored, and d behind it goes on.
-    {"V0IgnoresAPromptLongerThanAStep", "vllm-v0", v0(100),
-     {{'a', 0, 17, 4}, {'d', 0, 4, 1}},
-     {"d4 !a"}},
+    {"V0IgnoresAPromptLongerThanAStep", "vllm-v0", v0(100), {{'a', 0, 17, 4}, {'d', 0, 4, 1}}, {"d4 !a"}},
     // 200 blocks: the watermark is 2. 792 tokens = 198 blocks leave exactly 2: runs.
     // 793 tokens = 199 blocks leave 1 even when all is empty: never.
-    {"V0WatermarkAtItsEdge", "vllm-v0",
+    {"V0WatermarkAtItsEdge",
+     "vllm-v0",
      [] {
        SchedulerConfig config = v0(200, 1000);
        config.max_model_len = 1000;
@@ -169,30 +180,42 @@ const Case kCases[] = {
     // and goes. Step 2: b's 8 tokens fit 2 free blocks, a prompt goes first. Step 3: a
     // finds none to touch and evicts b. b's 9 tokens want 3: 2 free, then 1, until a has
     // its 6th token at step 6.
-    {"V0Recompute", "vllm-v0", v0(5),
+    {"V0Recompute",
+     "vllm-v0",
+     v0(5),
      {{'a', 0, 8, 6}, {'b', 0, 7, 6}},
      {"a8 b7", "a1 -b", "b8", "a1 -b", "a1", "a1", "a1", "b9", "b1", "b1", "b1"}},
     // The same, swapping: b's 2 blocks go out at step 1 and come back with one more to
     // append to (3 <= free) only when a has ended at step 5.
-    {"V0Swap", "vllm-v0", v0_swapping(5),
+    {"V0Swap",
+     "vllm-v0",
+     v0_swapping(5),
      {{'a', 0, 8, 6}, {'b', 0, 7, 6}},
      {"a8 b7", "a1 -b out2", "a1", "a1", "a1", "a1", "b1 in2", "b1", "b1", "b1", "b1"}},
     // Budget 8: 1 + 7 of b's 10, then 1 + 3.
-    {"V0Chunked", "vllm-v0", v0_chunked(8, false),
+    {"V0Chunked",
+     "vllm-v0",
+     v0_chunked(8, false),
      {{'a', 0, 4, 3}, {'b', 1, 10, 2}},
      {"a4", "a1 b7", "a1 b3", "b1"}},
     // With caching a part of a prompt is whole blocks: 4 of the 7 that are left.
-    {"V0ChunksAreWholeBlocksIfShared", "vllm-v0", v0_chunked(8, true),
+    {"V0ChunksAreWholeBlocksIfShared",
+     "vllm-v0",
+     v0_chunked(8, true),
      {{'a', 0, 4, 4}, {'b', 1, 10, 1}},
      {"a4", "a1 b4", "a1 b6", "a1"}},
     // 3 blocks; a (priority 5) holds 2 when b (0) wants 2: a goes, b comes a step later.
     // a's 9 tokens then take all 3, so its next append finds none to touch: again.
-    {"V0PriorityPushesOut", "vllm-v0", v0_priority(3),
+    {"V0PriorityPushesOut",
+     "vllm-v0",
+     v0_priority(3),
      {{'a', 0, 8, 3, 5}, {'b', 1, 8, 2, 0}},
      {"a8", "-a", "b8", "b1", "a9", "-a", "a10"}},
     // b, in the same step as its twin, computes everything; c, a step later, hits one
     // block of 4, as its last token must be computed.
-    {"V0HitsOnlyWhatHasRun", "vllm-v0", v0_caching(),
+    {"V0HitsOnlyWhatHasRun",
+     "vllm-v0",
+     v0_caching(),
      {{'a', 0, 8, 1, 0, 7}, {'b', 0, 8, 1, 0, 7}, {'c', 1, 8, 1, 0, 7}},
      {"a8 b8", "c4@4"}},
 };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hw/gpu_spec.h"
 #include "hw/model_arch.h"
@@ -13,6 +14,13 @@
 #include "hw/step_time_model.h"
 
 namespace kneepoint::hw {
+
+/// Who proposes the tokens of speculative decoding (spec.md 8.1).
+enum class Drafter : std::uint8_t {
+  kLookUp,  ///< ngram, suffix: the host, at no device time.
+  kHead,    ///< EAGLE, MTP: one more layer of the model's kind.
+  kModel,   ///< A small model, Deployment::draft_model.
+};
 
 struct Deployment {
   ModelArch model;
@@ -29,6 +37,7 @@ struct Deployment {
   double gpu_memory_utilization = 0.92;
   std::optional<std::int64_t> kv_cache_memory_bytes;
   std::optional<std::int64_t> num_gpu_blocks_override;
+  bool subtract_cuda_graphs = true;  ///< vLLM does since pull request #38284; before, graphs came on top.
   std::int64_t max_model_len = 0;
   std::int64_t max_num_batched_tokens = 0;
   std::int64_t max_num_seqs = 0;
@@ -37,6 +46,8 @@ struct Deployment {
   bool async_scheduling = true;
   bool enforce_eager = false;
   std::int64_t num_speculative_tokens = 0;
+  Drafter drafter = Drafter::kLookUp;
+  std::optional<ModelArch> draft_model;  ///< For Drafter::kModel; split over the same GPUs, weights in bf16.
 };
 
 /// Throws SpecError if the parts do not fit each other (heads not divisible by
@@ -77,6 +88,7 @@ class GraphSizes {
  public:
   explicit GraphSizes(const Deployment& deployment);
   [[nodiscard]] GraphChoice choose(std::int64_t num_tokens, bool uniform_decode) const;
+  [[nodiscard]] std::int64_t num_graphs() const { return static_cast<std::int64_t>(full_.size() + piecewise_.size()); }
 
  private:
   std::vector<std::int64_t> full_;       // Ascending sizes of FULL decode graphs.

@@ -1,0 +1,201 @@
+// What is known by name: the bundled GPUs and models, and where else a name may
+// lead (a file, a Hugging Face id).
+#include <fmt/format.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "hw/closest_name.h"
+#include "hw/embedded_text.h"
+#include "hw/gpu_spec.h"
+#include "hw/model_arch.h"
+#include "hw/model_config.h"
+#include "hw/spec_error.h"
+#include "hw/specs.pb.h"
+
+namespace kneepoint::hw {
+namespace {
+
+namespace fs = std::filesystem;
+using bundled::EmbeddedText;
+
+constexpr std::uintmax_t kLargestFile = 16 << 20;  // A config.json of a few KiB is usual.
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string read_file(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  std::ifstream in(path, std::ios::binary);
+  if (error || !in) {
+    throw SpecError(fmt::format("{}: cannot be read", path.string()));
+  }
+  if (size > kLargestFile) {
+    throw SpecError(fmt::format("{}: {} bytes are no model or GPU description", path.string(), size));
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> names_of(std::span<const EmbeddedText> texts) {
+  std::vector<std::string> names;
+  for (const EmbeddedText& text : texts) {
+    names.emplace_back(text.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+[[noreturn]] void unknown(const char* what, const std::string& name, const std::vector<std::string>& known,
+                          const char* else_give) {
+  const std::string closest = closest_name(name, known);
+  throw SpecError(fmt::format("{} '{}' is not known{}; known are {}, or give {}", what, name,
+                              closest.empty() ? "" : fmt::format("; did you mean '{}'?", closest),
+                              fmt::join(known, ", "), else_give));
+}
+
+struct Unit {
+  const char* name;
+  double in_base_units;
+};
+constexpr std::array kUnits{
+    Unit{"GB", 1e9},      Unit{"MB", 1e6},        Unit{"MiB", 1048576.0}, Unit{"GB/s", 1e9}, Unit{"TB/s", 1e12},
+    Unit{"TFLOP/s", 1e12}, Unit{"MHz", 1e6},       Unit{"us", 1e-6},       Unit{"count", 1},
+};
+
+// The first complaint of the text format parser, as one line.
+class FirstError final : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (text.empty()) {
+      text = fmt::format("line {}, column {}: {}", line + 1, column + 1, message);
+    }
+  }
+  std::string text;
+};
+
+// Figures of one GPU, scaled to base units once, here.
+class Figures {
+ public:
+  Figures(const std::string& file) : file_(file) {}
+
+  [[nodiscard]] double of(const char* field, bool given, const pb::Quantity& figure, const char* kind) const {
+    if (!given) {
+      throw SpecError(fmt::format("{}: field '{}' is missing", file_, field));
+    }
+    if (figure.source().empty()) {
+      throw SpecError(fmt::format("{}: field '{}' has no source; say who measured or states it", file_, field));
+    }
+    const auto unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return figure.unit() == u.name; });
+    if (unit == kUnits.end() || std::string_view(kind).find(figure.unit()) == std::string_view::npos) {
+      throw SpecError(fmt::format("{}: field '{}' has the unit '{}'; one of {} is needed", file_, field, figure.unit(), kind));
+    }
+    if (!std::isfinite(figure.value()) || figure.value() <= 0) {
+      throw SpecError(fmt::format("{}: field '{}' is {}; a value above 0 is needed", file_, field, figure.value()));
+    }
+    return figure.value() * unit->in_base_units;
+  }
+
+ private:
+  std::string file_;
+};
+
+GpuSpec parse_gpu(std::string_view text, const std::string& file) {
+  pb::GpuSpec proto;
+  FirstError error;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(std::string(text), &proto)) {
+    throw SpecError(fmt::format("{}: {}", file, error.text));
+  }
+  if (proto.name().empty()) {
+    throw SpecError(fmt::format("{}: field 'name' is missing", file));
+  }
+  const Figures figures(file);
+  GpuSpec gpu;
+  gpu.name = proto.name();
+  gpu.full_name = proto.full_name().empty() ? proto.name() : proto.full_name();
+  gpu.nominal_memory_bytes = figures.of("nominal_memory", proto.has_nominal_memory(), proto.nominal_memory(), "GB MB MiB");
+  gpu.memory_bytes = std::llround(
+      figures.of("reported_memory", proto.has_reported_memory(), proto.reported_memory(), "GB MB MiB"));
+  gpu.bandwidth_bytes_per_s =
+      figures.of("memory_bandwidth", proto.has_memory_bandwidth(), proto.memory_bandwidth(), "GB/s TB/s");
+  gpu.l2_bytes = figures.of("l2_size", proto.has_l2_size(), proto.l2_size(), "MB MiB");
+  gpu.l2_bandwidth_bytes_per_s = figures.of("l2_bandwidth", proto.has_l2_bandwidth(), proto.l2_bandwidth(), "GB/s TB/s");
+  gpu.bf16_flops_per_s = figures.of("bf16_peak", proto.has_bf16_peak(), proto.bf16_peak(), "TFLOP/s");
+  gpu.fp8_flops_per_s = proto.has_fp8_peak() ? figures.of("fp8_peak", true, proto.fp8_peak(), "TFLOP/s") : gpu.bf16_flops_per_s;
+  gpu.num_sms = std::llround(figures.of("sm_count", proto.has_sm_count(), proto.sm_count(), "count"));
+  gpu.clock_hz = figures.of("boost_clock", proto.has_boost_clock(), proto.boost_clock(), "MHz");
+  gpu.link_bytes_per_s = figures.of("link_bandwidth", proto.has_link_bandwidth(), proto.link_bandwidth(), "GB/s TB/s");
+  gpu.link_latency_s = figures.of("link_latency", proto.has_link_latency(), proto.link_latency(), "us");
+  gpu.nvlink = proto.nvlink();
+  gpu.data_centre_blackwell = proto.data_centre_blackwell();
+  gpu.a100 = lower(gpu.name).rfind("a100", 0) == 0;
+  gpu.source = proto.memory_bandwidth().source();
+  return gpu;
+}
+
+// The aliases of a bundled model and its own name, lower case.
+bool goes_by(const EmbeddedText& model, const std::string& name) {
+  if (name == lower(model.name)) {
+    return true;
+  }
+  const auto aliases = nlohmann::json::parse(model.text).value("aliases", nlohmann::json::array());
+  return std::any_of(aliases.begin(), aliases.end(), [&](const auto& alias) { return lower(alias.template get<std::string>()) == name; });
+}
+
+}  // namespace
+
+const std::vector<std::string>& gpu_names() {
+  static const std::vector<std::string> names = names_of(bundled::gpus());
+  return names;
+}
+
+GpuSpec load_gpu(const std::string& name) {
+  if (name.ends_with(".textproto")) {
+    return parse_gpu(read_file(name), name);
+  }
+  for (const EmbeddedText& gpu : bundled::gpus()) {
+    if (lower(name) == gpu.name) {
+      return parse_gpu(gpu.text, fmt::format("bundled GPU {}", gpu.name));
+    }
+  }
+  unknown("GPU", name, gpu_names(), "a .textproto file");
+}
+
+const std::vector<std::string>& model_names() {
+  static const std::vector<std::string> names = names_of(bundled::models());
+  return names;
+}
+
+ModelArch load_model(const std::string& name) {
+  std::error_code ignored;
+  fs::path path(name);
+  if (fs::is_directory(path, ignored)) {
+    path /= "config.json";
+  }
+  if (path.extension() == ".json") {
+    return parse_model_config(read_file(path), path.string(), name);
+  }
+  for (const EmbeddedText& model : bundled::models()) {
+    if (goes_by(model, lower(name))) {
+      return parse_model_config(model.text, fmt::format("bundled model {}", model.name), std::string(model.name));
+    }
+  }
+  unknown("model", name, model_names(), "the path of a config.json");
+}
+
+}  // namespace kneepoint::hw

@@ -17,7 +17,8 @@
 //
 // Overloaded also means that it matters: at least 10 requests wait at the last
 // arrival. Fewer than 40 requests, or all at one instant: no verdict, not
-// overloaded.
+// overloaded. And where the queue takes more than 100 times as long to empty as
+// the requests took to come, nothing needs testing.
 //
 // Blocks come from counters over time whose width doubles as the run grows:
 // constant memory, whatever the length.
@@ -55,6 +56,7 @@ class OverloadDetector final : public RunObserver {
   std::vector<std::int64_t> began_;  // Or left the queue otherwise.
   SimTime first_arrival_ = kNever;
   SimTime last_arrival_{};
+  SimTime last_began_{};
   std::int64_t requests_ = 0;
 };
 

@@ -67,6 +67,9 @@ struct StepShape {
 struct StepTime {
   std::chrono::nanoseconds host{0};
   std::chrono::nanoseconds device{0};
+  /// With pipeline parallelism `device` is the slowest stage, after which the next batch can begin; the result is
+  /// there so much later, when all other stages are through: end(i) = start(i) + device(i) + pipeline(i).
+  std::chrono::nanoseconds pipeline{0};
 };
 
 /// What lies between client and scheduler, in and out.
@@ -96,6 +99,21 @@ class StepTimeModel {
   /// plans the next: an arrival within it still joins. StepTime::host comes after the plan.
   [[nodiscard]] virtual std::chrono::nanoseconds turnaround(std::int64_t /*num_outputs*/) const {
     return std::chrono::nanoseconds{0};
+  }
+
+  /// Device time of `num_steps` steps in a row, the first of which is `first`, a step of decodes alone that samples
+  /// for all of them; each step after gives every decode one token of context more. Equal to the sum of their
+  /// step_time().device to the nanosecond; faster where the model knows how.
+  /// Requires attention_windows() to be empty.
+  [[nodiscard]] virtual std::chrono::nanoseconds decode_run_time(const StepShape& first, std::int64_t num_steps) const {
+    std::chrono::nanoseconds total{0};
+    StepShape step = first;
+    for (std::int64_t i = 0; i < num_steps; ++i) {
+      total += step_time(step).device;
+      step.decodes.context_sum += step.decodes.count;
+      step.decodes.context_max += 1;
+    }
+    return total;
   }
 
   /// Window lengths of the layers that attend to a window, one per kind of

@@ -1,0 +1,96 @@
+// The step's terms (hw/step_terms.h) as integer tables.
+//
+// A simulation evaluates millions of steps; a smooth formula takes microseconds
+// and its last digit depends on the machine's maths library. So terms are turned
+// into tables of whole ticks, 2^-16 ns, and a step's time is a few look-ups and
+// additions, less than 100 ns:
+//
+//     by tokens, logit rows ...   one entry a size, exact
+//     decodes (n, sum, longest)   linear in the context sum between knots, for each
+//                                 count and each 1/64 octave of the longest context,
+//                                 rounded up
+//     chunk (new, old)            linear in the old tokens between knots, for each
+//                                 number of new tokens
+//
+// Knots are 32 to an octave (hw/lattice.h). Between two of them the smooth terms
+// bend so little that a step is off by less than 0.1 % (tests/hw/compiled_step_test.cc).
+// Slopes are rounded down and never negative, so no time falls as a step grows.
+//
+// k decode steps in a row raise the sum by n and the longest by 1 each: inside a
+// cell the times are floor((a i + b) / 2^16), whose sum over i is known in closed
+// form ("floor sum"), equal to k single steps to the nanosecond.
+//
+// Tables fill on first use. What they hold does not depend on the order of use.
+// Not for several threads at once: each simulation has its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "hw/lattice.h"
+#include "hw/step_terms.h"
+
+namespace kneepoint::hw {
+
+/// Sum over i = 0 .. n-1 of floor((a i + b) / m); n, a, b >= 0, m > 0. Steps as
+/// Euclid's algorithm does: O(log m).
+[[nodiscard]] std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b);
+
+class CompiledTerms {
+ public:
+  static constexpr int kTickBits = 16;
+
+  /// `terms` and `costs` must outlive this.
+  CompiledTerms(const StepTerms& terms, const ServerCosts& costs);
+
+  /// The device's time, rounded up to a nanosecond.
+  [[nodiscard]] std::chrono::nanoseconds device_time(const StepShape& step) const;
+
+  /// Sum of the device times of `num_steps` steps that begin with `first` and each
+  /// give every decode one token more. For steps of decodes alone, without windows.
+  [[nodiscard]] std::chrono::nanoseconds decode_run_time(const StepShape& first,
+                                                         std::int64_t num_steps) const;
+
+ private:
+  struct Line {
+    std::int64_t base = 0;   // Ticks at the cell's begin.
+    std::int64_t slope = 0;  // Ticks for each token more.
+  };
+  struct ChunkLines {
+    Line alone;
+    Line shared;
+  };
+  // What a look-up found last; steps in a row mostly ask for it again.
+  struct LastCell {
+    std::uint64_t key = ~std::uint64_t{0};
+    Line line;
+  };
+  template <class Value>
+  using Cells = std::unordered_map<std::uint64_t, Value>;
+
+  [[nodiscard]] std::int64_t rows_ticks(Rows rows, std::int64_t size) const;
+  [[nodiscard]] Line decode_line(std::size_t attention, std::int64_t count, std::int64_t longest,
+                                 const LatticeCell& sum) const;
+  [[nodiscard]] std::int64_t decode_ticks(std::size_t attention, const DecodeAttentionShape& shape) const;
+  [[nodiscard]] std::int64_t chunk_ticks(std::size_t attention, const StepShape& step, bool are_short) const;
+  [[nodiscard]] const ChunkLines& chunk_lines(std::size_t attention, std::int64_t num_tokens,
+                                              const LatticeCell& computed) const;
+  [[nodiscard]] std::int64_t attention_ticks(const StepShape& step) const;
+  [[nodiscard]] std::int64_t other_ticks(const StepShape& step) const;
+
+  const StepTerms& terms_;
+  std::int64_t kernel_launches_ = 0;  // Ticks to launch every kernel by itself.
+  std::int64_t layers_ = 0;
+  std::int64_t step_ = 0;
+  std::int64_t sequence_ = 0;
+  std::int64_t unrecorded_ = 0;
+  std::int64_t mixed_ = 0;  // Factor of decode attention beside a prefill, in 2^-12.
+  mutable std::vector<std::int64_t> by_rows_[4];
+  mutable std::vector<Cells<Line>> decodes_;       // By attention.
+  mutable std::vector<LastCell> last_decode_;      // By attention.
+  mutable std::vector<Cells<ChunkLines>> chunks_;  // By attention.
+};
+
+}  // namespace kneepoint::hw

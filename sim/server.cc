@@ -56,15 +56,19 @@ void Server::plan_step(SimTime now, TurnReport& report) {
 
   batch.record.begin = std::max(device_free_, now);
   batch.record.end = batch.record.begin;
+  SimTime next_begin = batch.record.begin;
   if (plan_.num_tokens > 0) {
     const hw::StepShape shape = shape_of_plan(batch);
     note_extrapolations(shape);
     const hw::StepTime time = times_.step_time(shape);
     batch.record.begin = std::max(device_free_, now + time.host);
-    batch.record.end = batch.record.begin + time.device;
+    next_begin = batch.record.begin + time.device;
+    // Further pipeline stages; results still leave in order.
+    batch.record.end = next_begin + time.pipeline;
+    if (!in_flight_.empty()) batch.record.end = std::max(batch.record.end, in_flight_.back().record.end);
     device_busy_ += time.device;
   }
-  device_free_ = batch.record.end;
+  device_free_ = next_begin;
   in_flight_.push_back(std::move(batch));
 }
 

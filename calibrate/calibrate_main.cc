@@ -30,9 +30,14 @@ namespace kneepoint::calibrate {
 namespace {
 
 constexpr std::array kSubcommands{
+    Subcommand{"check-ops", "how well rates predict measured operators", &run_check_ops},
+    Subcommand{"check-rates", "refits the bundled rates from measured operators and compares", &run_check_rates},
     Subcommand{"check-steps", "whether a server's logged steps follow from our rules, step for step",
                &run_check_steps},
+    Subcommand{"fit-ops", "a GPU's rates from measured operators", &run_fit_ops},
+    Subcommand{"fit-steps", "a measured server from the step logs of real runs", &run_fit_steps},
     Subcommand{"read-log", "what a vLLM server's log says, as a run configuration", &run_read_log},
+    Subcommand{"validate", "predicts runs that were not fitted, and says how wrong", &run_validate},
 };
 
 void print_usage(std::FILE* out) {

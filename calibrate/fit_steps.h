@@ -15,7 +15,7 @@
 namespace kneepoint::calibrate {
 
 struct FitOptions {
-  double huber = 4;  ///< Residuals beyond so many standard deviations count less.
+  double huber = 2;  ///< Residuals beyond so many standard deviations count less.
 };
 
 /// The time model alone; who the server is, the caller fills in. Throws
@@ -23,7 +23,12 @@ struct FitOptions {
 [[nodiscard]] hw::MeasuredServer fit_step_model(std::span<const RunSamples> runs,
                                                 const FitOptions& options = {});
 
-/// Predicted seconds of a sample's step, and of the gap before it.
+/// Share by which the steps of runs[index] take longer than a fit to the other
+/// runs predicts, all steps together: 0.1 is 10 % slower. 0 if there are no others.
+[[nodiscard]] double slower_than_others(std::span<const RunSamples> runs, std::size_t index,
+                                        const FitOptions& options = {});
+
+/// Predicted seconds of a sample's step.
 [[nodiscard]] double predicted_elapsed_s(const hw::MeasuredServer& server, const StepSample& sample);
 
 }  // namespace kneepoint::calibrate

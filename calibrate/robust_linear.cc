@@ -65,7 +65,9 @@ VectorXd root_weights(const LinearProblem& problem, const LinearFit& fit) {
     const double scale = fit.scale[static_cast<std::size_t>(problem.group[static_cast<std::size_t>(i)])];
     const double distance = std::abs(fit.residual(i)) / scale;
     const double huber = distance <= problem.huber ? 1.0 : std::sqrt(problem.huber / distance);
-    weights(i) = huber / (problem.relative ? scale * fit.predicted(i) : scale);
+    const double given =
+        problem.weight.empty() ? 1.0 : std::sqrt(problem.weight[static_cast<std::size_t>(i)]);
+    weights(i) = given * huber / (problem.relative ? scale * fit.predicted(i) : scale);
   }
   return weights;
 }

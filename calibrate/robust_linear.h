@@ -22,11 +22,12 @@
 namespace kneepoint::calibrate {
 
 struct LinearProblem {
-  Eigen::MatrixXd design;    ///< One row a sample, one column a coefficient.
-  Eigen::VectorXd measured;  ///< All > 0 where `relative`.
-  std::vector<int> group;    ///< Of each row, from 0; a group has its own scale.
-  double huber = 3;          ///< In standard deviations.
-  bool relative = true;      ///< Residuals as shares of the prediction, or as they are.
+  Eigen::MatrixXd design;      ///< One row a sample, one column a coefficient.
+  Eigen::VectorXd measured;    ///< All > 0 where `relative`.
+  std::vector<int> group;      ///< Of each row, from 0; a group has its own scale.
+  std::vector<double> weight;  ///< Of each row beyond its variance; empty: all 1.
+  double huber = 3;            ///< In standard deviations.
+  bool relative = true;        ///< Residuals as shares of the prediction, or as they are.
 };
 
 struct LinearFit {

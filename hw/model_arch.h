@@ -28,6 +28,7 @@ struct ModelArch {
   std::int64_t head_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;  ///< The context the model has, rope scaling included.
+  std::int64_t yarn_context = 0;  ///< Longer context its makers vouch for with YaRN, or 0; bundled models only.
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool qk_norm = false;

@@ -250,6 +250,7 @@ void read_sizes(const Fields& fields, ModelArch& m) {
   m.vocab_size = fields.size("vocab_size");
   m.head_size = fields.size_or("head_dim", m.hidden_size / m.num_heads, 1);
   m.max_position_embeddings = fields.size("max_position_embeddings");
+  m.yarn_context = fields.size_or("yarn_context", 0);
   m.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
   m.qkv_bias = fields.flag_or("attention_bias", false);
   if (m.num_layers > 10'000) {

@@ -148,6 +148,8 @@ const BadFile kBadFiles[] = {
     {"odd_method.jsonl",
      R"({"seed": 1, "script": {"config": {"spec_method": "x"}}, "trace": [{"ev": "update"}]})",
      "unknown spec_method 'x'"},
+    {"zero.jsonl", R"({"script": {"config": {"block_size": 0}}, "trace": [{"ev": "update"}]})",
+     "zero or negative"},
     {"odd_type.jsonl",
      R"({"seed": 1, "script": {"config": {"block_size": "x"}}, "trace": [{"ev": "update"}]})",
      "must be number"},

@@ -60,6 +60,11 @@ void compare(const json& ours, const json& theirs, const std::string& field, std
   }
 }
 
+/// Usage is recorded with six digits; which way a tie was rounded does not matter.
+bool same_when_rounded(double exact, double recorded) {
+  return std::abs(exact - recorded) < 0.5e-6 + 1e-12;
+}
+
 class Replay {
  public:
   explicit Replay(const RecordedCase& recorded)
@@ -175,6 +180,10 @@ void Replay::expect(json ours) {
   if (!theirs.contains("free_queue")) {
     ours.erase("free_queue");
   }
+  if (theirs.contains("usage") && ours.contains("usage") &&
+      same_when_rounded(ours["usage"], theirs["usage"])) {
+    ours["usage"] = theirs["usage"];
+  }
   if (theirs.contains("out")) {
     for (json& output : theirs["out"]) {
       output["toks"] = output.at("toks").size();
@@ -199,8 +208,7 @@ json Replay::scheduled_event(const std::vector<engine::ScheduledRequest>& step) 
   add_queues(event);
   add_pool(event);
   const engine::EngineLoad load = scheduler_.load();
-  const double usage = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);
-  event["usage"] = std::round(usage * 1e6) / 1e6;
+  event["usage"] = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);
   return event;
 }
 

@@ -72,6 +72,21 @@ engine::SpeculativeMethod parse_method(const std::string& name, const std::strin
   return found->second;
 }
 
+/// A recording may hold configs that a server would refuse at startup, but none that mean nothing.
+void refuse_the_meaningless(const SchedulerConfig& config, const std::string& where) {
+  const std::int64_t retention = config.prefix_cache_retention_interval.value_or(0);
+  const bool positive = config.block_size > 0 && config.num_blocks > 1 && config.max_num_seqs > 0 &&
+                        config.max_num_batched_tokens > 0 && config.max_model_len > 1 &&
+                        config.prefill_schedule_interval > 0 && config.pipeline_parallel_size > 0 &&
+                        config.depth.value_or(1) > 0 && config.sliding_window.value_or(1) > 0;
+  if (!positive || config.num_speculative_tokens < 0 || retention < 0 || retention % config.block_size != 0) {
+    throw RecordingError(
+        fmt::format("{}: a count is zero or negative, or the retention interval is no multiple of "
+                    "block_size",
+                    where));
+  }
+}
+
 void parse_config(const json& object, const std::string& where, Script& script) {
   Options options(object, where);
   SchedulerConfig& config = script.config;
@@ -107,6 +122,7 @@ void parse_config(const json& object, const std::string& where, Script& script) 
   config.policy =
       policy == "priority" ? engine::SchedulingPolicy::kPriority : engine::SchedulingPolicy::kFcfs;
   options.complain_about_the_rest();
+  refuse_the_meaningless(config, where);
 }
 
 std::vector<Token> parse_prompt(const json& prompt, Token& next_unshared, const std::string& where) {

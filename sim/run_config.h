@@ -71,7 +71,8 @@ struct RunConfig {
   bool strict = false;          ///< A request that the server would reject ends the run with exit 2.
 
   std::vector<std::string> provenance;  ///< "KV cache: bfloat16, from --kv-cache-dtype auto and the model".
-  std::vector<std::string> notices;     ///< For stderr: flags without influence, and the like.
+  std::vector<std::string> flags_without_influence;  ///< As written; listed once on stderr.
+  std::string resolved_text;            ///< As --print-config writes it.
 };
 
 }  // namespace kneepoint::sim

@@ -1,0 +1,35 @@
+// From a command line to a resolved run.
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "sim/run_config.h"
+#include "sim/run_config.pb.h"
+#include "sim/usage_error.h"
+
+namespace kneepoint::sim {
+
+inline constexpr const char* kVersion = "0.1.0";
+
+/// Parses and resolves the arguments of `simulate`; nothing if they were answered
+/// already (--help, --version, --list-schedulers, --print-config), the text having
+/// gone to `out`. Throws UsageError, SpecError or ConfigError: one line.
+[[nodiscard]] std::optional<RunConfig> parse_simulate(std::span<const std::string> arguments, std::ostream& out);
+
+/// vLLM's defaults for what `asked` leaves open, and the sizes that follow.
+/// `asked.trace` may be absent: whoever brings its own client needs none.
+[[nodiscard]] RunConfig resolve(const pb::RunConfig& asked);
+
+/// Every decisive field set; resolve() of it gives `config` again.
+[[nodiscard]] pb::RunConfig as_proto(const RunConfig& config, const pb::RunConfig& asked);
+
+/// As --print-config writes it.
+[[nodiscard]] std::string as_text(const pb::RunConfig& config);
+
+/// Throws UsageError naming file, line and field.
+[[nodiscard]] pb::RunConfig read_run_config(const std::string& file);
+
+}  // namespace kneepoint::sim

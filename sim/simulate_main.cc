@@ -1,0 +1,64 @@
+// The tool `simulate`.
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/assert.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/crash_context.h"
+#include "sim/output_files.h"
+#include "sim/run_command.h"
+#include "sim/usage_error.h"
+
+namespace boost {
+
+void assertion_failed_msg(char const* expr, char const* msg, char const* function, char const* file, long line) {
+  fmt::print(stderr, "simulate: broken invariant: {}\n  {} in {} ({}:{})\n  {}\n", msg, expr, function, file, line,
+             kneepoint::sim::CrashContext::describe());
+  std::abort();
+}
+
+void assertion_failed(char const* expr, char const* function, char const* file, long line) {
+  assertion_failed_msg(expr, "assertion", function, file, line);
+}
+
+}  // namespace boost
+
+namespace kneepoint::sim {
+namespace {
+
+/// A word after `simulate` that does something else than run.
+struct Subcommand {
+  std::string_view name;
+  int (*run)(std::span<const std::string> arguments);
+};
+
+constexpr std::array<Subcommand, 0> kSubcommands{};
+
+int run(int argc, char** argv) {
+  guard_standard_streams();
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (const Subcommand& subcommand : kSubcommands) {
+    if (!arguments.empty() && arguments.front() == subcommand.name) {
+      return subcommand.run(std::span(arguments).subspan(1));
+    }
+  }
+  return run_simulation(arguments);
+}
+
+}  // namespace
+}  // namespace kneepoint::sim
+
+int main(int argc, char** argv) {
+  try {
+    return kneepoint::sim::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "simulate: {}\n", error.what());
+    return 2;
+  }
+}

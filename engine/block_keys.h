@@ -34,7 +34,8 @@ class BlockKeySource {
   /// Key of the full block `index` (0 is the first) of request `id`.
   ///
   /// Before  the request is known to the engine, and its prompt together with
-  ///         the outputs reported so far covers the block.
+  ///         its outputs covers the block; those of the result that update() is
+  ///         taking count.
   /// Equal arguments give equal keys, also after a preemption.
   [[nodiscard]] virtual BlockKey block_key(RequestId id, std::int32_t index) = 0;
 };

@@ -11,7 +11,7 @@
 //     num_tokens + num_draft_tokens + num_output_placeholders - num_computed_tokens
 //
 // A decode is a gap of one, a prompt a larger one; a request that was preempted
-// has a gap of its prompt and all its outputs (spec: section 1 of the README).
+// has a gap of its prompt and all its outputs.
 #pragma once
 
 #include <cstdint>

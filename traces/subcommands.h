@@ -16,6 +16,7 @@ struct Subcommand {
   int (*run)(const Arguments&);
 };
 
+int run_convert(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_verify(const Arguments& arguments);

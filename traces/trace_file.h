@@ -31,8 +31,14 @@ struct TraceInfo {
 /// Reads one file from front to back.
 class TraceReader {
  public:
+  /// What to do with a damaged file.
+  enum class Damage {
+    kRefuse,
+    kKeepWhole,  ///< Give the whole blocks before the damage and end there; damage() tells.
+  };
+
   /// Opens and checks header and trailer. Throws TraceError.
-  explicit TraceReader(const std::filesystem::path& path);
+  explicit TraceReader(const std::filesystem::path& path, Damage damage = Damage::kRefuse);
   ~TraceReader();
   TraceReader(TraceReader&&) noexcept;
   TraceReader& operator=(TraceReader&&) noexcept;
@@ -42,6 +48,9 @@ class TraceReader {
   /// The next record into `record`, whose storage is reused; false at the end.
   /// Throws TraceError for a damaged block, an unsorted or absurd record.
   [[nodiscard]] bool next(TraceRecord& record);
+
+  /// Under kKeepWhole, what is wrong with the file; "" if nothing was found so far.
+  [[nodiscard]] const std::string& damage() const;
 
   /// SHA-256 of the whole file, lower-case hex; available once next() returned false.
   [[nodiscard]] std::string sha256() const;

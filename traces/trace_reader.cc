@@ -37,6 +37,20 @@ struct TraceReader::State {
   std::uint64_t block_start_ns = 0;  // Last arrival of the block before.
   std::uint64_t segment_content = 0;
 
+  bool keep_whole = false;
+  std::string damage;  // Why reading ended early, under keep_whole.
+
+  // Runs `read`; under keep_whole its error is kept and ends the records.
+  template <typename Read>
+  void attempt(Read read) {
+    if (!keep_whole) return read();
+    try {
+      read();
+    } catch (const TraceError& error) {
+      if (damage.empty()) damage = error.what();
+    }
+  }
+
   [[noreturn]] void fail(std::string_view what) const { throw TraceError(fmt::format("{}: {}", name, what)); }
   [[noreturn]] void fail_record(std::string_view what) const {
     fail(fmt::format("record {}: {}", num_given + 1, what));
@@ -106,11 +120,12 @@ std::string_view TraceReader::State::read_frame(FrameTag tag, std::string_view w
 }
 
 void TraceReader::State::read_trailer() {
+  trailer_begins = file_bytes;  // Until one was found.
   const std::string_view cut = "ends without a trailer; it was cut or not finished";
   if (file_bytes <= kTrailerFrameBytes) fail(cut);
-  trailer_begins = file_bytes - kTrailerFrameBytes;
+  const std::uint64_t begins = file_bytes - kTrailerFrameBytes;
   trailer_frame.resize(kTrailerFrameBytes);
-  in.seekg(static_cast<std::streamoff>(trailer_begins));
+  in.seekg(static_cast<std::streamoff>(begins));
   in.read(trailer_frame.data(), static_cast<std::streamsize>(kTrailerFrameBytes));
   if (static_cast<std::size_t>(in.gcount()) != kTrailerFrameBytes) fail("cannot be read");
   in.seekg(0);
@@ -127,6 +142,7 @@ void TraceReader::State::read_trailer() {
       trailer.last_arrival_ns() > static_cast<std::uint64_t>(kMaxTime.count())) {
     fail("the trailer does not hold what one must");
   }
+  trailer_begins = begins;
   trailer.sha256().copy(reinterpret_cast<char*>(expected.data()), expected.size());
   info.num_records = trailer.num_records();
   info.last_arrival = std::chrono::nanoseconds(trailer.last_arrival_ns());
@@ -249,9 +265,10 @@ void TraceReader::State::take_segments(TraceRecord& record, std::uint32_t count)
   }
 }
 
-TraceReader::TraceReader(const fs::path& path) : state_(std::make_unique<State>()) {
+TraceReader::TraceReader(const fs::path& path, Damage damage) : state_(std::make_unique<State>()) {
+  state_->keep_whole = damage == Damage::kKeepWhole;
   state_->open(path);
-  state_->read_trailer();
+  state_->attempt([this] { state_->read_trailer(); });
   state_->read_header();
 }
 
@@ -267,13 +284,22 @@ bool TraceReader::next(TraceRecord& record) {
   State& s = *state_;
   if (s.in_block == s.block_size) {
     if (s.position == s.file_bytes) return false;
-    if (!s.read_block()) {
-      s.end_of_blocks();
+    bool more = false;
+    s.attempt([&] {
+      more = s.read_block();
+      if (!more) s.end_of_blocks();
+    });
+    if (!more) {
+      s.position = s.file_bytes;
       return false;
     }
   }
   s.take(record);
   return true;
+}
+
+const std::string& TraceReader::damage() const {
+  return state_->damage;
 }
 
 std::string TraceReader::sha256() const {

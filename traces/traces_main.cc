@@ -31,6 +31,7 @@ namespace kneepoint::traces {
 namespace {
 
 constexpr std::array kSubcommands{
+    Subcommand{"convert", "other formats into ours, and back", &run_convert},
     Subcommand{"generate", "a workload from distributions", &run_generate},
     Subcommand{"info", "what a trace holds", &run_info},
     Subcommand{"verify", "whether a trace is whole", &run_verify},

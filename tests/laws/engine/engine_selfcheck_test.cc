@@ -170,8 +170,10 @@ class SideBySide {
       check("block table", std::vector<int>(table.begin(), table.end()), model_.table(id));
     }
     const engine::PrefixCacheStats stats = engine_.prefix_cache_stats();
-    check("query tokens", stats.query_tokens + stats.resumed_query_tokens, model_.query_tokens());
-    check("hit tokens", stats.hit_tokens + stats.resumed_hit_tokens, model_.hit_tokens());
+    check("query tokens", stats.query_tokens, model_.query_tokens(false));
+    check("hit tokens", stats.hit_tokens, model_.hit_tokens(false));
+    check("resumed query tokens", stats.resumed_query_tokens, model_.query_tokens(true));
+    check("resumed hit tokens", stats.resumed_hit_tokens, model_.hit_tokens(true));
   }
 
   void note(const std::vector<ScheduledRequest>& step) {

@@ -317,8 +317,8 @@ AdmissionStop ObviousEngine::try_to_admit(RequestId id, Step& step, ObviousPlan&
   step.budget -= n;
   step.room -= n + slots();
   if (config_.enable_prefix_caching) {
-    query_tokens_ += r.num_tokens();
-    hit_tokens_ += hit;
+    query_tokens_[r.preemptions > 0 ? 1 : 0] += r.num_tokens();
+    hit_tokens_[r.preemptions > 0 ? 1 : 0] += hit;
   }
   return AdmissionStop::kQueueEmpty;
 }
@@ -352,42 +352,11 @@ std::vector<engine::EmittedTokens> ObviousEngine::update(const engine::StepResul
     if (!requests_.contains(share.id)) {
       continue;
     }
-    Request& r = requests_.at(share.id);
-    r.in_flight -= share.num_scheduled_tokens;
-    const bool stale = r.stale > 0;
-    r.stale -= stale ? share.num_scheduled_tokens : 0;
-
     engine::SampledTokens sampled{share.id, share.samples ? 1 : 0, -1};
     for (const engine::SampledTokens& exception : result.exceptions) {
       sampled = exception.id == share.id ? exception : sampled;
     }
-    if (stale && is(Mutation::kStaleOutputDropped)) {
-      continue;
-    }
-    if (share.num_draft_tokens > 0 && sampled.num_tokens > 0 && !stale) {
-      const int rejected = share.num_draft_tokens - (sampled.num_tokens - 1);
-      r.computed -= r.computed > 0 ? rejected : 0;
-      r.placeholders -= r.placeholders > 0 ? rejected : 0;
-    }
-    engine::EmittedTokens output{share.id, 0, engine::FinishReason::kNone};
-    for (int i = 0; i < sampled.num_tokens && output.finish == engine::FinishReason::kNone; ++i) {
-      ++r.outputs;
-      ++output.num_tokens;
-      if (i == sampled.stop_at) {
-        output.finish = engine::FinishReason::kStop;
-      } else if (r.num_tokens() >= config_.max_model_len || r.outputs >= r.in.max_tokens) {
-        output.finish = engine::FinishReason::kLength;
-      }
-    }
-    if (config_.async_scheduling && !stale) {
-      r.placeholders -= output.num_tokens;
-      if (r.runs) {
-        register_blocks(r, r.computed - r.placeholders);
-      }
-    }
-    if (is(Mutation::kRegistersAfterStep) && r.runs) {
-      register_blocks(r, std::min(r.computed, r.num_tokens()));
-    }
+    const engine::EmittedTokens output = take_output(requests_.at(share.id), share, sampled);
     if (output.num_tokens > 0) {
       emitted.push_back(output);
     }
@@ -395,15 +364,48 @@ std::vector<engine::EmittedTokens> ObviousEngine::update(const engine::StepResul
       end(share.id);
     }
   }
-  if (!config_.async_scheduling) {
-    for (const engine::ScheduledRequest& share : batch) {
-      if (requests_.contains(share.id)) {
-        Request& r = requests_.at(share.id);
-        r.drafts = r.mid_prefill ? 0 : static_cast<int>(config_.num_speculative_tokens);
-      }
+  for (const engine::ScheduledRequest& share : batch) {
+    if (!config_.async_scheduling && requests_.contains(share.id)) {
+      Request& r = requests_.at(share.id);
+      r.drafts = r.mid_prefill ? 0 : static_cast<int>(config_.num_speculative_tokens);
     }
   }
   return emitted;
+}
+
+engine::EmittedTokens ObviousEngine::take_output(Request& r, const engine::ScheduledRequest& share,
+                                                 const engine::SampledTokens& sampled) {
+  engine::EmittedTokens output{share.id, 0, engine::FinishReason::kNone};
+  r.in_flight -= share.num_scheduled_tokens;
+  const bool stale = r.stale > 0;
+  r.stale -= stale ? share.num_scheduled_tokens : 0;
+  if (stale && is(Mutation::kStaleOutputDropped)) {
+    return output;
+  }
+  if (share.num_draft_tokens > 0 && sampled.num_tokens > 0 && !stale) {
+    const int rejected = share.num_draft_tokens - (sampled.num_tokens - 1);
+    r.computed -= r.computed > 0 ? rejected : 0;
+    r.placeholders -= r.placeholders > 0 ? rejected : 0;
+  }
+  for (int i = 0; i < sampled.num_tokens && output.finish == engine::FinishReason::kNone; ++i) {
+    ++r.outputs;
+    ++output.num_tokens;
+    if (i == sampled.stop_at) {
+      output.finish = engine::FinishReason::kStop;
+    } else if (r.num_tokens() >= config_.max_model_len || r.outputs >= r.in.max_tokens) {
+      output.finish = engine::FinishReason::kLength;
+    }
+  }
+  if (config_.async_scheduling && !stale) {
+    r.placeholders -= output.num_tokens;
+    if (r.runs) {
+      register_blocks(r, r.computed - r.placeholders);
+    }
+  }
+  if (is(Mutation::kRegistersAfterStep) && r.runs) {
+    register_blocks(r, std::min(r.computed, r.num_tokens()));
+  }
+  return output;
 }
 
 }  // namespace kneepoint::laws

@@ -10,6 +10,7 @@
 // that did not notice one would prove nothing, so the test tries them all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -116,8 +117,9 @@ class ObviousEngine {
   [[nodiscard]] std::vector<Waiting> waiting() const;
   [[nodiscard]] std::vector<int> table(engine::RequestId id) const;
   [[nodiscard]] const ObviousPool& pool() const { return pool_; }
-  [[nodiscard]] std::int64_t query_tokens() const { return query_tokens_; }
-  [[nodiscard]] std::int64_t hit_tokens() const { return hit_tokens_; }
+  /// Of first admissions, and of resumptions.
+  [[nodiscard]] std::int64_t query_tokens(bool resumed) const { return query_tokens_[resumed ? 1 : 0]; }
+  [[nodiscard]] std::int64_t hit_tokens(bool resumed) const { return hit_tokens_[resumed ? 1 : 0]; }
 
  private:
   struct Request {
@@ -154,6 +156,8 @@ class ObviousEngine {
                                                    std::size_t planned_by_running_pass);
   [[nodiscard]] bool adapter_has_slot(const ObviousPlan& plan, std::uint32_t adapter) const;
   void after_planning(ObviousPlan& plan);
+  [[nodiscard]] engine::EmittedTokens take_output(Request& r, const engine::ScheduledRequest& share,
+                                                  const engine::SampledTokens& sampled);
   engine::RequestId choose_victim() const;
   void preempt(engine::RequestId id, ObviousPlan& plan);
   void enqueue_back(engine::RequestId id);
@@ -186,8 +190,8 @@ class ObviousEngine {
   std::vector<std::vector<engine::ScheduledRequest>> in_flight_;  // Oldest first.
   std::int64_t step_ = -1;
   bool capacity_bound_ = false;
-  std::int64_t query_tokens_ = 0;
-  std::int64_t hit_tokens_ = 0;
+  std::array<std::int64_t, 2> query_tokens_{};
+  std::array<std::int64_t, 2> hit_tokens_{};
 };
 
 }  // namespace kneepoint::laws

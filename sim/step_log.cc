@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 
@@ -24,16 +23,15 @@ void append_stamp(std::string& line, SimTime time) {
 }  // namespace
 
 void StepLog::on_step(const StepRecord& step) {
-  const SimDuration elapsed = step.end - std::max(step.planned, last_end_);
-  last_end_ = step.end;
+  iteration_ = iteration_ < 0 ? step.step : iteration_ + 1;
   line_ = "INFO ";
   append_stamp(line_, step.end);
   fmt::format_to(
       std::back_inserter(line_),
       " [loggers.py:199] Engine 000: Iteration({}): {} context requests, {} context tokens, {} generation "
       "requests, {} generation tokens, iteration elapsed time: {:.2f} ms, GPU KV cache usage: {:.1f}%\n",
-      step.step, step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens,
-      to_ms(elapsed), 100 * step.kv_usage);
+      iteration_, step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens,
+      to_ms(step.end - step.begin), 100 * step.kv_usage);
   file_.write(line_);
 }
 

@@ -6,9 +6,9 @@
 //     usage: 1.3%
 //
 // on one line. The stamp is simulated time, the run starting with 1 January. The
-// elapsed time is what the step added to the clock: its end less its plan or the
-// end of the step before, whichever came later. Alone in flight, that is all of
-// the step; behind another, what does not overlap.
+// iterations count the steps that computed something, as vLLM's do, so that a gap
+// in them is a lost line. The elapsed time is the device's: on a recorded
+// synchronous server what lies between two steps is not in the logged times.
 //
 // Source  recorded logs of vLLM 0.32.0.
 #pragma once
@@ -28,7 +28,7 @@ class StepLog final : public RunObserver {
 
  private:
   OutputFile& file_;
-  SimTime last_end_{};
+  std::int64_t iteration_ = -1;  // Of the newest line; -1 before the first.
   std::string line_;  // Reused.
 };
 

@@ -120,9 +120,12 @@ ScenarioMatrix scenario_matrix_by_vllm(const Deployment& deployment) {
 MemoryRow memory_row(const ModelArch& model) {
   MemoryRow row;
   row.name = model.name;
-  row.kind = model.num_experts > 0 ? fmt::format("MoE, {:.1f}B active, {}",
-                                                 active_parameter_count(model) / 1e9, attention_kind(model))
-                                   : fmt::format("dense, {}", attention_kind(model));
+  // Active parameters are cut to 0.1 B, as their makers state them (3.35 B: "3.3B").
+  const auto active =
+      static_cast<std::int64_t>(active_parameter_count(model) / static_cast<double>(kTenthOfBillion));
+  row.kind = model.num_experts > 0
+                 ? fmt::format("MoE, {}B active, {}", tenths_text(active), attention_kind(model))
+                 : fmt::format("dense, {}", attention_kind(model));
   row.parameter_tenths = parameter_tenths(model);
   row.bf16_bytes = weight_bytes(model, Precision::kBf16);
   row.fp8_bytes = weight_bytes(model, Precision::kFp8);

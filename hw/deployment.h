@@ -72,6 +72,10 @@ struct MemoryBudget {
 /// Never throws for a model that is too large: num_blocks is 0 then.
 [[nodiscard]] MemoryBudget size_memory(const Deployment& deployment);
 
+/// The longest request that fits beside the null block; 0 if none does. A server
+/// whose max_model_len is larger does not start (spec.md 5).
+[[nodiscard]] std::int64_t largest_model_len(const MemoryBudget& memory, std::int64_t block_size);
+
 /// The step times of `deployment`. Bundled rates of the GPU if there are any,
 /// else roofline fractions; `rates_file` overrides both.
 [[nodiscard]] std::unique_ptr<StepTimeModel> make_step_time_model(const Deployment& deployment,
@@ -89,6 +93,8 @@ class GraphSizes {
   explicit GraphSizes(const Deployment& deployment);
   [[nodiscard]] GraphChoice choose(std::int64_t num_tokens, bool uniform_decode) const;
   [[nodiscard]] std::int64_t num_graphs() const { return static_cast<std::int64_t>(full_.size() + piecewise_.size()); }
+  /// The largest batch that is captured; 0 without graphs.
+  [[nodiscard]] std::int64_t largest() const { return piecewise_.empty() ? 0 : piecewise_.back(); }
 
  private:
   std::vector<std::int64_t> full_;       // Ascending sizes of FULL decode graphs.

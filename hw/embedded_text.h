@@ -22,6 +22,9 @@ struct EmbeddedText {
 /// hw/rates/*.textproto, ordered by name.
 [[nodiscard]] std::span<const EmbeddedText> rates();
 
+/// hw/server/memory.textproto.
+[[nodiscard]] std::span<const EmbeddedText> memory_terms();
+
 /// hw/server/costs.textproto.
 [[nodiscard]] std::span<const EmbeddedText> server_costs();
 

@@ -18,8 +18,8 @@ struct LayerGroup {
 };
 
 struct ModelArch {
-  std::string name;            ///< "llama-3.1-8b".
-  std::string architecture;    ///< "LlamaForCausalLM".
+  std::string name;          ///< "llama-3.1-8b".
+  std::string architecture;  ///< "LlamaForCausalLM".
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;  ///< Of the dense MLP.
   std::int64_t num_layers = 0;
@@ -28,7 +28,7 @@ struct ModelArch {
   std::int64_t head_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;  ///< The context the model has, rope scaling included.
-  std::int64_t yarn_context = 0;  ///< Longer context its makers vouch for with YaRN, or 0; bundled models only.
+  std::int64_t yarn_context = 0;  ///< A longer one its makers vouch for with YaRN, or 0; bundled models only.
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool qk_norm = false;
@@ -48,7 +48,8 @@ struct ModelArch {
   std::int64_t qk_nope_head_dim = 0;
   std::int64_t v_head_dim = 0;
 
-  std::string weights_note;  ///< Quantisation named by the config ("fp8", "awq", ...), else "".
+  bool only_experts_quantised = false;  ///< The checkpoint's quantisation leaves attention in bf16 (gpt-oss).
+  std::string weights_note;             ///< Quantisation named by the config ("fp8", "awq", ...), else "".
   std::string source;
 
   [[nodiscard]] bool is_mla() const { return kv_lora_rank > 0; }

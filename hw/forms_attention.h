@@ -64,6 +64,8 @@ struct PrefillAttentionParams {
   double long_us = 0;
   double alone = 0;
   double small_group = 0;
+  double token_us = 0;
+  double token_heads = 0;
   // Chosen, not fitted.
   double block_q = 0;
   double block_kv = 0;

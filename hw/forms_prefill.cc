@@ -14,7 +14,7 @@ constexpr double kL2Sharpness = 8;
 constexpr double kBlock = 128;  // block_us is the time of a 128 x 128 block.
 
 using P = PrefillAttentionParams;
-constexpr std::array<ParameterSpec<P>, 19> kParameters{{
+constexpr std::array<ParameterSpec<P>, 21> kParameters{{
     {"launch", "us", &P::launch_us, 1, 30, 9, "kernel start and end"},
     {"bandwidth", "1", &P::bandwidth, 0.1, 1, 0.5, "share of nominal memory bandwidth reached"},
     {"overlap", "1", &P::overlap, 1, 8, 1.2, "exponent that joins memory and arithmetic"},
@@ -34,6 +34,10 @@ constexpr std::array<ParameterSpec<P>, 19> kParameters{{
     {"alone", "1", &P::alone, 0.5, 2, 1,
      "a block's time with one query head a KV head, over that with four and more"},
     {"small_group", "1", &P::small_group, 0.5, 2, 1.05, "the same with two and three"},
+    {"token", "us", &P::token_us, 1e-3, 10, 1,
+     "each new token by itself, on one SM: its row is stored, or quantised"},
+    {"token_heads", "1", &P::token_heads, 1, 64, 4,
+     "KV heads at which a token costs that much; fewer cost less"},
     {"block_q", "1", &P::block_q, 64, 128, 128, "queries of a block"},
     {"block_kv", "1", &P::block_kv, 64, 128, 64, "keys of a block"},
     {"pack", "1", &P::pack, 0, 1, 1, "1: the query heads of a KV head share blocks"},
@@ -98,9 +102,11 @@ double prefill_attention_us(const PrefillAttentionShape& s, const PrefillAttenti
   const double throttle = 1 + params.throttle * flops / (flops + params.throttle_tflop * kTera);
   const double arithmetic =
       std::max(smooth_max(total, last, params.overlap), flops / roof.bf16_flops_per_us) * throttle;
-  const double us = params.launch_us + smooth_max(memory, arithmetic, params.overlap) +
-                    params.head_us * batch * kv_heads / roof.num_sms +
-                    (tokens * group > 64 ? params.long_us : 0);
+  const double us =
+      params.launch_us + smooth_max(memory, arithmetic, params.overlap) +
+      params.head_us * batch * kv_heads / roof.num_sms +
+      params.token_us * batch * tokens * std::min(1.0, kv_heads / params.token_heads) / roof.num_sms +
+      (tokens * group > 64 ? params.long_us : 0);
   return std::max(us, prefill_attention_floor_us(s, roof, cache));
 }
 

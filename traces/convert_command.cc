@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "traces/arrival_options.h"
 #include "traces/command_line.h"
 #include "traces/export.h"
 #include "traces/import.h"
@@ -24,7 +25,7 @@ std::string format_list() {
 struct ConvertArguments {
   ImportOptions import;
   ExportOptions to;
-  ArrivalOptions arrivals;
+  ArrivalArguments arrivals;
   std::string time_unit;
   std::string in, out;
 };
@@ -42,12 +43,7 @@ void add_options(CLI::App& app, ConvertArguments& a) {
   app.add_option("--skip-bad-rows", a.import.skip_bad_rows,
                  "Pass over up to N rows that cannot be read, and count them");
   app.add_flag("--recover", a.import.recover, "Keep what is whole of a file that was cut");
-  app.add_option("--rate", a.arrivals.rate,
-                 "Requests (ShareGPT: conversations) a second, for formats without times");
-  app.add_option("--arrivals", a.arrivals.process, "Arrival process for formats without times")
-      ->capture_default_str();
-  app.add_option("--burstiness", a.arrivals.burstiness, "Of --arrivals gamma");
-  app.add_option("--seed", a.arrivals.seed, "Seed of those arrivals")->capture_default_str();
+  add_arrival_options(app, a.arrivals);  // For formats without times.
   app.add_option("--chars-per-token", a.import.chars_per_token, "Estimate for ShareGPT's texts")
       ->capture_default_str();
   app.add_option("IN", a.in, "File to read; gzip and zstd are unpacked")->required();
@@ -58,7 +54,7 @@ void add_options(CLI::App& app, ConvertArguments& a) {
 
 int run_convert(const Arguments& arguments) {
   ConvertArguments a;
-  a.arrivals.process = "poisson";
+  a.arrivals.options.process = "poisson";
   CLI::App app("Converts a workload between formats.", "traces convert");
   app.footer("Formats of IN:" + format_list() +
              "\n\nExample: traces convert --from azure AzureLLMInferenceTrace_conv.csv conv.pb\n"
@@ -72,7 +68,7 @@ int run_convert(const Arguments& arguments) {
     if (!a.import.time_unit)
       throw TraceError(fmt::format("--time-unit {} is not known; known are s, ms, us, ns", a.time_unit));
   }
-  if (app.count("--rate") > 0) a.import.arrivals = a.arrivals;
+  if (app.count("--rate") > 0) a.import.arrivals = arrival_options(a.arrivals);
   if (a.to.format.empty()) a.to.format = format_of_ending(a.out);
   if (a.to.format.empty())
     throw TraceError(

@@ -1,4 +1,4 @@
-// log, exp and sine from additions, multiplications and divisions alone.
+// log, exp, sine and what follows from them, from additions, multiplications and divisions alone.
 //
 // IEEE 754 fixes the last bit of + - * / and sqrt, not of log(): libraries
 // differ, and one library differs between processors. A trace's bytes may not,
@@ -17,5 +17,12 @@ namespace kneepoint::traces {
 [[nodiscard]] double exact_pow(double x, double y);
 /// sin(2 pi x): x counts whole turns.
 [[nodiscard]] double exact_sin_turns(double x);
+
+/// log Gamma(x) for x >= 1.
+[[nodiscard]] double exact_log_gamma(double x);
+/// Distribution function of the standard normal, to about 1e-15 absolutely.
+[[nodiscard]] double exact_normal_cdf(double x);
+/// Its inverse for p in (0, 1).
+[[nodiscard]] double exact_normal_quantile(double p);
 
 }  // namespace kneepoint::traces

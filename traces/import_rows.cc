@@ -98,7 +98,8 @@ Names names_in(const fs::path& path, const FormatRow& format, const ImportOption
   if (format.container == Container::kCsv) names.ids.clear();
   apply_columns(names, options.columns);
   if (format.container == Container::kCsv && !names.ids.empty()) {
-    throw TraceError(fmt::format("--columns ids={}: a CSV cell holds no list of ids; JSON Lines can", names.ids));
+    throw TraceError(
+        fmt::format("--columns ids={}: a CSV cell holds no list of ids; JSON Lines can", names.ids));
   }
   return names;
 }

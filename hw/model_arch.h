@@ -49,7 +49,8 @@ struct ModelArch {
   std::int64_t v_head_dim = 0;
 
   bool only_experts_quantised = false;  ///< The checkpoint's quantisation leaves attention in bf16 (gpt-oss).
-  std::string weights_note;             ///< Quantisation named by the config ("fp8", "awq", ...), else "".
+  bool static_activation_scales = false;  ///< FP8 checkpoint that brings its activations' scales.
+  std::string weights_note;  ///< Quantisation of the checkpoint ("fp8", "int4", "awq", ...), else "".
   std::string source;
 
   [[nodiscard]] bool is_mla() const { return kv_lora_rank > 0; }

@@ -110,24 +110,6 @@ void resolve_hardware(const pb::RunConfig& asked, RunConfig& config) {
   }
 }
 
-// Batched tokens and sequences by device (API server).
-struct DeviceDefaults {
-  std::int64_t batched_tokens = 2048;
-  std::int64_t seqs = 256;
-  const char* because = "vLLM's default on smaller GPUs";
-};
-
-DeviceDefaults device_defaults(const RunConfig& config) {
-  const double memory = static_cast<double>(config.deployment.gpu.memory_bytes);
-  if (memory >= 160 * kGiB) {
-    return {16384, 1024, "vLLM's default on GPUs of 160 GiB and more"};
-  }
-  if (memory >= 70 * kGiB && !config.deployment.gpu.a100) {
-    return {8192, 1024, "vLLM's default on GPUs of 70 GiB and more"};
-  }
-  return {};
-}
-
 void resolve_context(const pb::RunConfig& asked, RunConfig& config) {
   engine::SchedulerConfig& e = config.engine;
   const std::int64_t of_model = config.deployment.model.max_position_embeddings;
@@ -153,7 +135,7 @@ void resolve_limits(const pb::RunConfig& asked, RunConfig& config) {
                                                                 : v1 || config.scheduler == "sarathi";
   const bool throughput =
       choose("performance-mode", asked.has_performance_mode() ? asked.performance_mode() : "balanced", kPerformanceModes);
-  const DeviceDefaults device = device_defaults(config);
+  const DeviceDefaults device = device_defaults(config.deployment.gpu);
   const std::int64_t factor = throughput ? 2 : 1;
   e.max_num_seqs = asked.has_max_num_seqs() ? asked.max_num_seqs() : device.seqs * factor;
   e.max_num_batched_tokens = asked.max_num_batched_tokens();
@@ -358,6 +340,17 @@ void resolve_client(const pb::RunConfig& asked, RunConfig& config) {
 }
 
 }  // namespace
+
+DeviceDefaults device_defaults(const hw::GpuSpec& gpu) {
+  const auto memory = static_cast<double>(gpu.memory_bytes);
+  if (memory >= 160 * kGiB) {
+    return {16384, 1024, "vLLM's default on GPUs of 160 GiB and more"};
+  }
+  if (memory >= 70 * kGiB && !gpu.a100) {
+    return {8192, 1024, "vLLM's default on GPUs of 70 GiB and more"};
+  }
+  return {};
+}
 
 RunConfig resolve(const pb::RunConfig& asked) {
   RunConfig config;

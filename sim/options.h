@@ -23,6 +23,14 @@ inline constexpr const char* kVersion = "0.1.0";
 /// `asked.trace` may be absent: whoever brings its own client needs none.
 [[nodiscard]] RunConfig resolve(const pb::RunConfig& asked);
 
+/// vLLM's limits for an API server on a GPU (spec of 0.32, section 6).
+struct DeviceDefaults {
+  std::int64_t batched_tokens = 2048;
+  std::int64_t seqs = 256;
+  const char* because = "vLLM's default on smaller GPUs";
+};
+[[nodiscard]] DeviceDefaults device_defaults(const hw::GpuSpec& gpu);
+
 /// Every decisive field set; resolve() of it gives `config` again.
 [[nodiscard]] pb::RunConfig as_proto(const RunConfig& config, const pb::RunConfig& asked);
 

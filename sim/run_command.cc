@@ -110,7 +110,7 @@ int run_simulation(std::span<const std::string> arguments) {
   fill_memory(config, run.summary);
 
   std::vector<std::string> provenance = config.provenance;
-  provenance.push_back("step times: " + run.time_provenance);
+  provenance.push_back(run.time_provenance);
   const MetricsReport report = metrics.finish(run.summary);
   const RunResult result{config,   run.summary,          report, kVersion, config.resolved_text,
                          input_files(config, run), provenance};

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/capacity_command.h"
 #include "sim/crash_context.h"
 #include "sim/output_files.h"
 #include "sim/run_command.h"
@@ -38,7 +39,9 @@ struct Subcommand {
   int (*run)(std::span<const std::string> arguments);
 };
 
-constexpr std::array<Subcommand, 0> kSubcommands{};
+constexpr std::array kSubcommands{
+    Subcommand{"capacity", &run_capacity},
+};
 
 int run(int argc, char** argv) {
   guard_standard_streams();

@@ -68,6 +68,11 @@ int run_convert(const Arguments& arguments) {
     if (!a.import.time_unit)
       throw TraceError(fmt::format("--time-unit {} is not known; known are s, ms, us, ns", a.time_unit));
   }
+  for (const char* option : {"--arrivals", "--burstiness", "--cv", "--shape", "--states",
+                             "--ramp-up-strategy", "--diurnal", "--spike", "--ramp", "--seed"}) {
+    if (app.count(option) > 0 && app.count("--rate") == 0)
+      throw TraceError(fmt::format("{} needs --rate", option));
+  }
   if (app.count("--rate") > 0) a.import.arrivals = arrival_options(a.arrivals);
   if (a.to.format.empty()) a.to.format = format_of_ending(a.out);
   if (a.to.format.empty())

@@ -129,6 +129,11 @@ class RowImporter final : public Importer {
     rows_ = format.container == Container::kCsv ? csv_rows(std::move(lines), wanted)
                                                 : json_rows(std::move(lines), wanted, names_.ids);
     native_segments_ = names_.ids == "segments";
+    if (arrival_ && options_.arrivals) {
+      throw TraceError(
+          fmt::format("{}: format {} has times of its own; `traces transform --scale-rate` changes them",
+                      path.string(), format_.name));
+    }
     if (!arrival_) start_arrivals(path);
   }
 

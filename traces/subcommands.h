@@ -19,6 +19,7 @@ struct Subcommand {
 int run_convert(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_info(const Arguments& arguments);
+int run_transform(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
 
 }  // namespace kneepoint::traces

@@ -34,6 +34,7 @@ constexpr std::array kSubcommands{
     Subcommand{"convert", "other formats into ours, and back", &run_convert},
     Subcommand{"generate", "a workload from distributions", &run_generate},
     Subcommand{"info", "what a trace holds", &run_info},
+    Subcommand{"transform", "scaled, cut, thinned, repeated and mixed workloads", &run_transform},
     Subcommand{"verify", "whether a trace is whole", &run_verify},
 };
 

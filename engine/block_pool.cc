@@ -130,13 +130,21 @@ void BlockPool::forget_key(BlockId block) {
     return;
   }
   entry.has_key = false;
-  SameContent* same = by_key_.find(entry.key);
   if (entry.older == kNullBlock && entry.newer == kNullBlock) {
     by_key_.erase(entry.key);
     return;
   }
-  (entry.older == kNullBlock ? same->oldest : at(entry.older).newer) = entry.newer;
-  (entry.newer == kNullBlock ? same->newest : at(entry.newer).older) = entry.older;
+  if (entry.older != kNullBlock && entry.newer != kNullBlock) {
+    at(entry.older).newer = entry.newer;
+    at(entry.newer).older = entry.older;
+    return;
+  }
+  // The first or the last of several: the map has to know.
+  if (SameContent* same = by_key_.find(entry.key)) {
+    const bool first = entry.older == kNullBlock;
+    (first ? same->oldest : same->newest) = first ? entry.newer : entry.older;
+    (first ? at(entry.newer).older : at(entry.older).newer) = kNullBlock;
+  }
 }
 
 }  // namespace kneepoint::engine

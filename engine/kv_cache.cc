@@ -61,7 +61,7 @@ void KvCache::find_window_hit(const Request& request, std::vector<BlockId>& hit)
     hit[static_cast<std::size_t>(index)] = block;
     run = block == kNullBlock ? 0 : run + 1;
     if (run > 0 && run >= window_->hit_run()) {  // A window of one token asks for a run of none.
-      hit.resize(static_cast<std::size_t>(index + run));
+      hit.resize(static_cast<std::size_t>(index) + static_cast<std::size_t>(run));
       std::fill(hit.begin(), hit.begin() + index, kNullBlock);
       return;
     }

@@ -39,11 +39,11 @@ void compare(const json& ours, const json& theirs, const std::string& field, std
   if (ours.is_object() && theirs.is_object()) {
     for (const auto& [key, value] : theirs.items()) {
       const bool present = ours.contains(key);
-      compare(present ? ours.at(key) : json("(absent)"), value, field + "." + key, step);
+      compare(present ? ours.at(key) : json("(absent)"), value, fmt::format("{}.{}", field, key), step);
     }
     for (const auto& [key, value] : ours.items()) {
       if (!theirs.contains(key)) {
-        throw Differs{{step, field + "." + key, value.dump(), "(absent)"}};
+        throw Differs{{step, fmt::format("{}.{}", field, key), value.dump(), "(absent)"}};
       }
     }
     return;

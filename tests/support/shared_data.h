@@ -20,4 +20,4 @@ namespace kneepoint::testing_support {
 #define KNEEPOINT_SHARED_OR_SKIP(name, relative)                                    \
   const auto name##_found = ::kneepoint::testing_support::shared_file(relative);    \
   if (!name##_found) GTEST_SKIP() << "needs ../shared/" << (relative);              \
-  const std::filesystem::path name = *name##_found
+  const std::filesystem::path& name = *name##_found

@@ -1,6 +1,7 @@
 #include "calibrate/fit_steps.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -71,9 +72,9 @@ bool decode_only(const StepSample& sample) {
 }
 
 std::string fitted_on(std::span<const RunSamples> runs, std::size_t count, const char* what) {
-  std::string names;
-  for (const RunSamples& run : runs) names += (names.empty() ? "" : ", ") + run.name;
-  return fmt::format("fitted on {} {} of {}", count, what, names);
+  std::vector<std::string> names;
+  for (const RunSamples& run : runs) names.push_back(run.name);
+  return fmt::format("fitted on {} {} of {}", count, what, fmt::join(names, ", "));
 }
 
 hw::ResidualSummary summarize(std::string of, const std::vector<double>& residuals,

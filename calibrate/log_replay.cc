@@ -1,6 +1,7 @@
 #include "calibrate/log_replay.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -177,21 +178,33 @@ std::vector<engine::FreeBlock> pool_with_hits(const std::vector<InferredHit>& hi
   return queue;
 }
 
-// Which hit on an earlier run's blocks would explain the step that differs:
-// blocks of one of the requests that start in it.
-std::vector<InferredHit> possible_hits(const StepMismatch& mismatch,
+// Which hits on an earlier run's blocks could explain the step that differs: the
+// server computed fewer tokens than ours, or, where the budget was full anyway,
+// held more blocks. A difference in tokens says how many blocks; else any number
+// of any request that started in this step or the two before may be it.
+std::vector<InferredHit> possible_hits(const LogReplay& result,
                                        const std::vector<traces::TraceRecord>& records,
                                        std::int64_t block_size) {
   std::vector<InferredHit> hits;
+  const StepMismatch& mismatch = *result.mismatch;
   if (!mismatch.ours) return hits;
   const std::int64_t tokens = mismatch.ours->context_tokens - mismatch.logged.context_tokens;
-  if (tokens <= 0 || tokens % block_size != 0 ||
-      mismatch.ours->context_requests != mismatch.logged.context_requests) {
-    return hits;
+  const auto full_blocks = [&](engine::RequestId id) { return (records[id].prompt_tokens - 1) / block_size; };
+  if (tokens > 0 && tokens % block_size == 0) {
+    for (const engine::RequestId id : mismatch.ours->started) {
+      if (full_blocks(id) >= tokens / block_size) hits.push_back({id, tokens / block_size});
+    }
   }
-  for (const engine::RequestId id : mismatch.ours->started) {
-    if ((records[id].prompt_tokens - 1) / block_size >= tokens / block_size)
-      hits.push_back({id, tokens / block_size});
+  const bool holds_more = mismatch.logged.kv_usage && *mismatch.logged.kv_usage > mismatch.ours->kv_usage;
+  if (tokens > 0 || holds_more) {
+    std::vector<engine::RequestId> recent = mismatch.ours->started;
+    for (std::size_t back = 1; back <= 2 && back <= result.steps.size(); ++back) {
+      const auto& started = result.steps[result.steps.size() - back].ours.started;
+      recent.insert(recent.end(), started.begin(), started.end());
+    }
+    for (const engine::RequestId id : recent) {
+      for (std::int64_t blocks = 1; blocks <= full_blocks(id); ++blocks) hits.push_back({id, blocks});
+    }
   }
   return hits;
 }
@@ -321,18 +334,22 @@ LogReplay replay_log(const Run& run) {
   std::vector<InferredHit> hits;
   bool further = !run.cache && config.enable_prefix_caching;
   while (further && result.mismatch) {
-    further = false;
-    for (const InferredHit& hit : possible_hits(*result.mismatch, records, config.block_size)) {
+    LogReplay best;
+    std::vector<InferredHit> best_hits;
+    for (const InferredHit& hit : possible_hits(result, records, config.block_size)) {
       std::vector<InferredHit> more = hits;
       more.push_back(hit);
       attempt.restart(pool_with_hits(more, records, config));
       LogReplay next = replay_once(attempt, steps, records.size(), config.block_size);
-      if (next.steps.size() > result.steps.size()) {
-        result = std::move(next);
-        hits = std::move(more);
-        further = true;
-        break;
-      }
+      if (next.steps.size() <= std::max(result.steps.size(), best.steps.size())) continue;
+      best = std::move(next);
+      best_hits = std::move(more);
+      if (!best.mismatch) break;
+    }
+    further = best.steps.size() > result.steps.size();
+    if (further) {
+      result = std::move(best);
+      hits = std::move(best_hits);
     }
   }
   result.inferred = std::move(hits);

@@ -94,7 +94,7 @@ LoggedConfig logged_config(const LoggedServer& server) {
   Told told(server, config);
   config.model = server.model;
   config.architecture = server.architecture;
-  config.release = server.version.empty() ? "" : "vLLM " + server.version;
+  if (!server.version.empty()) config.release = fmt::format("vLLM {}", server.version);
   config.device = told.text("device_config").value_or("");
   config.dtype = bare_dtype(told.text("dtype").value_or(""));
   config.kv_cache_dtype = told.text("kv_cache_dtype").value_or("auto");

@@ -1,9 +1,11 @@
 // calibrate read-log: what a server's log says, as a run configuration.
 #include <fmt/format.h>
+#include <google/protobuf/text_format.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/calibrate_error.h"
@@ -11,6 +13,7 @@
 #include "calibrate/logged_config.h"
 #include "calibrate/server_log.h"
 #include "calibrate/subcommands.h"
+#include "sim/run_config.pb.h"
 
 namespace kneepoint::calibrate {
 
@@ -27,28 +30,49 @@ void print_engines(const LoggedServer& server) {
   }
 }
 
+// The message of sim/run_config.proto, so that `simulate --config` takes it. What
+// the log does not say stays unset there and is named in a comment.
+sim::pb::RunConfig to_run_config(const LoggedConfig& config) {
+  const engine::SchedulerConfig& engine = config.engine;
+  sim::pb::RunConfig proto;
+  if (!config.model.empty()) proto.set_model(config.model);
+  proto.set_tensor_parallel_size(config.tensor_parallel_size);
+  proto.set_pipeline_parallel_size(engine.pipeline_parallel_size);
+  if (!config.dtype.empty()) proto.set_dtype(config.dtype);
+  if (!config.quantization.empty()) proto.set_quantization(config.quantization);
+  proto.set_kv_cache_dtype(config.kv_cache_dtype);
+  proto.set_block_size(engine.block_size);
+  if (engine.num_blocks > 0) proto.set_num_gpu_blocks_override(engine.num_blocks);
+  proto.set_enable_prefix_caching(engine.enable_prefix_caching);
+  proto.set_max_model_len(engine.max_model_len);
+  proto.set_max_num_seqs(engine.max_num_seqs);
+  proto.set_max_num_batched_tokens(engine.max_num_batched_tokens);
+  if (engine.max_num_scheduled_tokens) proto.set_max_num_scheduled_tokens(*engine.max_num_scheduled_tokens);
+  if (engine.max_num_active_seqs) proto.set_max_num_active_seqs(*engine.max_num_active_seqs);
+  proto.set_enable_chunked_prefill(engine.enable_chunked_prefill);
+  proto.set_long_prefill_token_threshold(engine.long_prefill_token_threshold);
+  proto.set_long_prefill_token_threshold_adaptive(engine.long_prefill_token_threshold_adaptive);
+  proto.set_scheduling_policy(engine.policy == engine::SchedulingPolicy::kPriority ? "priority" : "fcfs");
+  proto.set_async_scheduling(engine.async_scheduling);
+  proto.set_use_v2_model_runner(engine.use_v2_model_runner);
+  proto.set_watermark(engine.watermark);
+  proto.set_scheduler_reserve_full_isl(engine.scheduler_reserve_full_isl);
+  proto.set_enforce_eager(config.enforce_eager);
+  return proto;
+}
+
 void print_server(const LoggedServer& server) {
   const LoggedConfig config = logged_config(server);
-  const engine::SchedulerConfig& engine = config.engine;
   fmt::print("# server from {}{}\n", server.where,
              server.started_in_log ? "" : " (its start is not in the log)");
-  const auto text = [](const char* name, const std::string& value) {
-    if (!value.empty()) fmt::print("{}: \"{}\"\n", name, value);
-  };
-  text("model", config.model);
-  text("architecture", config.architecture);
-  text("release", config.release);
-  text("device", config.device);
-  text("dtype", config.dtype);
-  text("kv_cache_dtype", config.kv_cache_dtype);
-  text("quantization", config.quantization);
-  fmt::print("max_model_len: {}\nmax_num_batched_tokens: {}\nmax_num_seqs: {}\nblock_size: {}\n",
-             engine.max_model_len, engine.max_num_batched_tokens, engine.max_num_seqs, engine.block_size);
-  if (engine.num_blocks > 0) fmt::print("num_gpu_blocks_override: {}\n", engine.num_blocks);
-  fmt::print("enable_prefix_caching: {}\nenable_chunked_prefill: {}\nasync_scheduling: {}\n",
-             engine.enable_prefix_caching, engine.enable_chunked_prefill, engine.async_scheduling);
-  fmt::print("tensor_parallel_size: {}\npipeline_parallel_size: {}\n", config.tensor_parallel_size,
-             engine.pipeline_parallel_size);
+  for (const auto& [name, value] :
+       {std::pair("release", config.release), std::pair("architecture", config.architecture),
+        std::pair("device", config.device)}) {
+    fmt::print("# {}: {}\n", name, value.empty() ? "not in the log" : value);
+  }
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(to_run_config(config), &text);
+  fmt::print("{}", text);
   for (const std::string& line : config.assumed) fmt::print("# assumed, not in the log: {}\n", line);
   for (const std::string& line : config.missing) fmt::print("# missing: {}\n", line);
   print_engines(server);

@@ -13,6 +13,7 @@
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/command_line.h"
+#include "calibrate/logged_config.h"
 #include "calibrate/predict_run.h"
 #include "calibrate/robust_linear.h"
 #include "calibrate/run_input.h"
@@ -93,7 +94,7 @@ hw::MeasuredServer draw_server(const hw::MeasuredServer& fitted, boost::random::
 
 void check_same_server(const Run& run, const hw::MeasuredServer& server) {
   const LoggedServer& logged = only_server(run.log, run.files.name);
-  const std::string release = logged.version.empty() ? "" : "vLLM " + logged.version;
+  const std::string release = logged_config(logged).release;
   if (logged.model != server.model) {
     throw CalibrateError(fmt::format("{}: its log is of model '{}', the server file of '{}'", run.files.name,
                                      logged.model, server.model));

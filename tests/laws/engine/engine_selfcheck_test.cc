@@ -129,12 +129,14 @@ class SideBySide {
   /// The engine must know beforehand whether a step samples. Left out: drafts offered to a request in
   /// flight (a pipeline without async), and a cap that cuts padded drafts; vLLM's own counts are off there.
   void check_samples(const std::vector<ScheduledRequest>& step) {
-    const bool drafts_in_flight =
-        config_.num_speculative_tokens > 0 && !config_.async_scheduling && batches_in_flight(config_) > 1;
+    const std::int64_t k = config_.num_speculative_tokens;
+    const std::int64_t cap = config_.long_prefill_token_threshold;
+    const bool drafts_in_flight = k > 0 && !config_.async_scheduling && batches_in_flight(config_) > 1;
+    if (drafts_in_flight || (0 < cap && cap < 1 + k)) {
+      return;
+    }
     for (const ScheduledRequest& share : step) {
-      if (!drafts_in_flight) {
-        check("samples", share.samples, workload_.reaches_end(share));
-      }
+      check("samples", share.samples, workload_.reaches_end(share));
     }
   }
 

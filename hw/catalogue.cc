@@ -30,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using bundled::EmbeddedText;
 
+constexpr double kLargestFigure = 1e9;             // In the unit it is written in.
 constexpr std::uintmax_t kLargestFile = 16 << 20;  // A config.json of a few KiB is usual.
 
 std::string lower(std::string_view text) {
@@ -107,13 +108,16 @@ class Figures {
     }
     const auto unit =
         std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return figure.unit() == u.name; });
-    if (unit == kUnits.end() || std::string_view(kind).find(figure.unit()) == std::string_view::npos) {
+    if (unit == kUnits.end() ||
+        fmt::format(" {} ", kind).find(fmt::format(" {} ", figure.unit())) == std::string::npos) {
       throw SpecError(fmt::format("{}: field '{}' has the unit '{}'; one of {} is needed", file_, field,
                                   figure.unit(), kind));
     }
-    if (!std::isfinite(figure.value()) || figure.value() <= 0) {
-      throw SpecError(
-          fmt::format("{}: field '{}' is {}; a value above 0 is needed", file_, field, figure.value()));
+    const bool whole = figure.unit() != "count" || figure.value() == std::floor(figure.value());
+    if (!(figure.value() > 0 && figure.value() <= kLargestFigure) || !whole) {
+      throw SpecError(fmt::format("{}: field '{}' is {}; a {}number above 0, at most {}, is needed", file_,
+                                  field, figure.value(), figure.unit() == "count" ? "whole " : "",
+                                  kLargestFigure));
     }
     return figure.value() * unit->in_base_units;
   }

@@ -48,7 +48,11 @@ std::string given_options(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_lnames().empty()) continue;
     text += fmt::format("{}--{}", text.empty() ? "" : " ", option->get_lnames().front());
-    if (option->get_items_expected_max() > 0) text += fmt::format(" {}", fmt::join(option->results(), " "));
+    if (option->get_items_expected_max() == 0) continue;
+    for (const std::string& value : option->results()) {
+      text.push_back(' ');
+      text.append(value, value.rfind('/') + 1);
+    }
   }
   return text;
 }

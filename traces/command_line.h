@@ -14,7 +14,7 @@ namespace kneepoint::traces {
 [[nodiscard]] std::optional<int> parse_arguments(CLI::App& app, const Arguments& arguments);
 
 /// The options that were given, as they would be typed, in the order of --help;
-/// positionals left out, so that a trace does not depend on where it lies.
+/// positionals and folders left out, so that a trace does not depend on where it lies.
 [[nodiscard]] std::string given_options(const CLI::App& app);
 
 }  // namespace kneepoint::traces

@@ -17,6 +17,7 @@ struct Subcommand {
 };
 
 int run_convert(const Arguments& arguments);
+int run_fit(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_transform(const Arguments& arguments);

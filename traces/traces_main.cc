@@ -32,6 +32,7 @@ namespace {
 
 constexpr std::array kSubcommands{
     Subcommand{"convert", "other formats into ours, and back", &run_convert},
+    Subcommand{"fit", "the process and the lengths that describe a trace", &run_fit},
     Subcommand{"generate", "a workload from distributions", &run_generate},
     Subcommand{"info", "what a trace holds", &run_info},
     Subcommand{"transform", "scaled, cut, thinned, repeated and mixed workloads", &run_transform},

@@ -12,7 +12,7 @@ namespace {
 // A value for a message: its digits, or what kind of thing it is. (Not its text:
 // nested garbage may be of any depth.)
 std::string seen(const JsonFields::Json& value) {
-  return value.is_number() ? value.dump() : fmt::format("a {}", value.type_name());
+  return value.is_number() ? value.dump() : fmt::format("of type {}", value.type_name());
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ MetricsReport Metrics::finish(const RunSummary& summary) {
   report.queue = queue_.stats();
   report.prefill = prefill_.stats();
   for (const double ns : ttft_.quantiles_ns(kTtftQuantileParts)) {
-    report.ttft_quantiles_ms.push_back(ns * 1e-6);
+    report.ttft_quantiles_ms.push_back(ns / 1e6);
   }
   report.detailed = detailed_;
   std::sort(

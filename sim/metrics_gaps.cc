@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kBinBits = 10;  // 1024 bins to a doubling.
 constexpr std::int64_t kBins = std::int64_t{1} << kBinBits;
-constexpr double kMsPerNs = 1e-6;
+constexpr double kNsPerMs = 1e6;  // Divided by, as 1e-6 is no exact double.
 
 }  // namespace
 
@@ -91,15 +91,15 @@ LatencyStats GapPool::stats() const {
     const bool next_is_equal = position.below + 1 < before + values[at].count;
     const std::int64_t above =
         position.fraction == 0 || next_is_equal ? values[at].value : values[at + 1].value;
-    return interpolate(values[at].value, above, position.fraction) * kMsPerNs;
+    return interpolate(values[at].value, above, position.fraction) / kNsPerMs;
   };
-  stats.mean_ms = totals_.mean() * kMsPerNs;
-  stats.std_ms = totals_.population_std() * kMsPerNs;
+  stats.mean_ms = totals_.mean() / kNsPerMs;
+  stats.std_ms = totals_.population_std() / kNsPerMs;
   stats.p50_ms = value_of({50, 100});
   stats.p90_ms = value_of({90, 100});
   stats.p95_ms = value_of({95, 100});
   stats.p99_ms = value_of({99, 100});
-  stats.max_ms = static_cast<double>(max_) * kMsPerNs;
+  stats.max_ms = static_cast<double>(max_) / kNsPerMs;
   stats.median_ms = stats.p50_ms;
   return stats;
 }

@@ -150,12 +150,12 @@ void OutputFiles::make_folder() {
     }
     return;
   }
-  if (fs::exists(status)) {
-    throw OutputError(fmt::format("{}: is a file; --out takes a folder", folder_.string()));
-  }
   fs::path made;
   for (const fs::path& part : folder_) {
     made /= part;
+    if (fs::exists(made, error) && !fs::is_directory(made, error)) {
+      throw OutputError(fmt::format("{}: is a file; --out takes a folder", made.string()));
+    }
     if (fs::create_directory(made, error)) {
       made_folders_.push_back(made);
     }

@@ -14,8 +14,8 @@ constexpr std::size_t kCounters = 4096;
 constexpr std::size_t kBlocks = 20;
 constexpr std::int64_t kFewestRequests = 40;  // Two to a block.
 constexpr std::int64_t kShortestQueue = 10;
-// Student's t with 19 degrees of freedom exceeds this once in a thousand (any table).
-constexpr double kCriticalT = 3.579;
+// Student's t with 19 degrees of freedom exceeds this once in a hundred (any table).
+constexpr double kCriticalT = 2.539;
 // So much longer than the arrivals does the queue take to empty that there is nothing to test.
 constexpr std::int64_t kHopelessRatio = 100;
 

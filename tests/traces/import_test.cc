@@ -297,9 +297,9 @@ TEST(Csv, ByteOrderMarkQuotesCrLfAndOtherDelimiters) {
 TEST(Csv, ThousandsOfColumns) {
   const TempFolder folder;
   std::string text;
-  for (int i = 0; i < 5000; ++i) text += "c" + std::to_string(i) + ",";
+  for (int i = 0; i < 5000; ++i) text.append("c").append(std::to_string(i)).append(",");
   text += "ts,in,out\n";
-  for (int row = 0; row < 3; ++row) text += std::string(5000, ',') + std::to_string(row) + ",7,8\n";
+  for (int row = 0; row < 3; ++row) text.append(5000, ',').append(std::to_string(row)).append(",7,8\n");
   ImportOptions options;
   options.format = "csv";
   options.columns = "arrival=ts,prompt=in,output=out";
@@ -364,7 +364,7 @@ std::string gzipped(const std::string& text) {
 std::string many_rows(int count) {
   std::string text = "arrival_s,prompt_tokens,output_tokens\n";
   for (int i = 0; i < count; ++i)
-    text += std::to_string(i) + "," + std::to_string(1 + i * 7919 % 5000) + ",3\n";
+    text.append(std::to_string(i)).append(",").append(std::to_string(1 + i * 7919 % 5000)).append(",3\n");
   return text;
 }
 

@@ -74,7 +74,7 @@ TEST(RealTraces, MooncakeGoesOutAsATimedTraceAndComesBack) {
   in.block_size = 512;
   const auto back = drain(*import_trace(folder / "t.jsonl", in));
   ASSERT_EQ(back.size(), records.size());
-  PrefixReuse before(16), after(16);
+  PrefixReuse before(128), after(128);
   for (std::size_t i = 0; i < records.size(); ++i) {
     ASSERT_EQ(back[i].arrival, records[i].arrival);
     ASSERT_EQ(back[i].output_tokens, records[i].output_tokens);

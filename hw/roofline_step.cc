@@ -89,6 +89,7 @@ RooflineStep::RooflineStep(const Deployment& deployment, std::unique_ptr<Operato
 RooflineStep::~RooflineStep() = default;
 
 std::chrono::nanoseconds RooflineStep::draft_time(const StepShape& step) const {
+  if (!draft_) return std::chrono::nanoseconds{0};
   StepShape first = step;
   first.num_sampled = step.num_requests();
   first.graph_mode = GraphMode::kFull;  // Its launches hide behind the step's own.
@@ -106,7 +107,7 @@ StepTime RooflineStep::step_time(const StepShape& step) const {
   time.device = stage_.device_time(step);
   if (all_stages_)
     time.pipeline = std::max(all_stages_->compiled.device_time(step) - time.device, time.pipeline);
-  if (draft_) time.device += draft_time(step);
+  time.device += draft_time(step);
   return time;
 }
 

@@ -44,6 +44,9 @@ class RooflineStep final : public StepTimeModel {
   /// The reference that step_time().device approximates: seconds, uncompiled.
   [[nodiscard]] double device_seconds(const StepShape& step) const;
 
+  /// The drafter's part of step_time().device.
+  [[nodiscard]] std::chrono::nanoseconds draft_time(const StepShape& step) const;
+
   [[nodiscard]] const OperatorGraph& graph() const { return graph_; }
   [[nodiscard]] const OperatorTimes& operator_times() const { return *times_; }
   [[nodiscard]] const Deployment& deployment() const { return deployment_; }
@@ -51,7 +54,6 @@ class RooflineStep final : public StepTimeModel {
 
  private:
   struct Pass;  // One graph, its terms, its tables.
-  [[nodiscard]] std::chrono::nanoseconds draft_time(const StepShape& step) const;
 
   Deployment deployment_;
   ServerCosts costs_;

@@ -19,7 +19,8 @@ std::optional<double> MetricsReport::error_rate() const {
 Metrics::Metrics(const RunConfig& config)
     : limits_(config.report.goodput),
       client_queues_(config.client.max_concurrency.has_value()),
-      keep_detailed_(config.report.save_detailed) {}
+      keep_detailed_(config.report.save_detailed),
+      wants_quantiles_(!config.report.out_dir.empty()) {}
 
 void Metrics::on_send(const RequestRecord& request) {
   if (!first_send_) {
@@ -34,14 +35,15 @@ void Metrics::on_tokens(const RequestRecord& request, SimTime previous, SimTime 
       free_places_.push_back(gaps_.size());
       gaps_.emplace_back();
     }
-    place_of_[request.index] = free_places_.back();
+    place_of_.insert(request.index, free_places_.back());
     free_places_.pop_back();
     return;
   }
-  const auto found = place_of_.find(request.index);
-  BOOST_ASSERT_MSG(found != place_of_.end(),
-                   "CONSERVE_REQUESTS: a later chunk of a request that had no first one");
-  gaps_[found->second].push_back((at_client - previous).count());
+  const std::size_t* const place = place_of_.find(request.index);
+  BOOST_ASSERT_MSG(place != nullptr, "CONSERVE_REQUESTS: a later chunk of a request that had no first one");
+  const std::int64_t gap = (at_client - previous).count();
+  gaps_[*place].push_back(gap);
+  itl_.add(gap);
 }
 
 void Metrics::on_request_end(const RequestRecord& request) {
@@ -50,21 +52,28 @@ void Metrics::on_request_end(const RequestRecord& request) {
   last_end_ = std::max(last_end_, request.last_token);
   ++counts_.ended[static_cast<std::size_t>(request.end)];
 
-  const auto found = place_of_.find(request.index);
-  const std::vector<std::int64_t>& gaps = found != place_of_.end() ? gaps_[found->second] : kNoGaps;
+  const std::size_t* const place = place_of_.find(request.index);
+  const std::vector<std::int64_t>& gaps = place != nullptr ? gaps_[*place] : kNoGaps;
   if (is_completed(request.end)) {
     ++counts_.completed;
     add_completed(request, gaps);
   } else {
     ++counts_.failed;
+    take_out(gaps);
   }
   if (keep_detailed_) {
     detailed_.push_back({request, gaps});
   }
-  if (found != place_of_.end()) {
-    gaps_[found->second].clear();
-    free_places_.push_back(found->second);
-    place_of_.erase(found);
+  if (place != nullptr) {
+    gaps_[*place].clear();
+    free_places_.push_back(*place);
+    place_of_.erase(request.index);
+  }
+}
+
+void Metrics::take_out(const std::vector<std::int64_t>& gaps) {
+  for (const std::int64_t gap : gaps) {
+    itl_.remove(gap);
   }
 }
 
@@ -79,9 +88,6 @@ void Metrics::add_completed(const RequestRecord& request, const std::vector<std:
     const std::int64_t intervals = request.output_tokens - 1;
     tpot_.add(
         SimDuration(((e2el - ttft).count() + intervals / 2) / intervals));  // To the nearest nanosecond.
-  }
-  for (const std::int64_t gap : gaps) {
-    itl_.add(gap);
   }
   queue_.add(request.scheduled - request.queued);
   prefill_.add(request.first_token - request.scheduled);
@@ -112,11 +118,14 @@ void Metrics::count_chunks(const RequestRecord& request, const std::vector<std::
 
   SimTime time = request.first_token;
   std::int64_t second = second_of(time);
+  SimTime next_second = *first_send_ + std::chrono::seconds(second + 1);
   std::int64_t in_second = 1;
   for (const std::int64_t gap : gaps) {
     time += SimDuration(gap);
-    if (const std::int64_t now = second_of(time); now != second) {
-      chunks_[std::exchange(second, now)] += std::exchange(in_second, 0);
+    if (time >= next_second) {
+      chunks_[second] += std::exchange(in_second, 0);
+      second = second_of(time);
+      next_second = *first_send_ + std::chrono::seconds(second + 1);
     }
     ++in_second;
   }
@@ -124,6 +133,10 @@ void Metrics::count_chunks(const RequestRecord& request, const std::vector<std::
 }
 
 MetricsReport Metrics::finish(const RunSummary& summary) {
+  for (std::vector<std::int64_t>& gaps : gaps_) {  // Of requests that a cut run left under way.
+    take_out(gaps);
+    gaps.clear();
+  }
   MetricsReport report = counts_;
   report.duration = (summary.unfinished > 0 ? summary.end : last_end_) - SimTime{};
   if (report.duration.count() > 0) {
@@ -154,8 +167,10 @@ MetricsReport Metrics::finish(const RunSummary& summary) {
   report.e2el_with_client_queue = e2el_with_client_queue_.stats();
   report.queue = queue_.stats();
   report.prefill = prefill_.stats();
-  for (const double ns : ttft_.quantiles_ns(kTtftQuantileParts)) {
-    report.ttft_quantiles_ms.push_back(ns / 1e6);
+  if (wants_quantiles_) {
+    for (const double ns : ttft_.quantiles_ns(kTtftQuantileParts)) {
+      report.ttft_quantiles_ms.push_back(ns / 1e6);
+    }
   }
   report.detailed = detailed_;
   std::sort(

@@ -13,8 +13,8 @@
 //
 // Only completed requests count, in every figure but `failed` and the reasons:
 // a request that times out after its hundredth token has given no output. So a
-// request's gaps are kept apart until it is over; that costs 8 bytes a token of
-// the requests under way.
+// request's gaps are kept until it is over, to be taken out of the pool if it
+// fails; that costs 8 bytes a token of the requests under way.
 //
 // TTFT counts from the send, which in an open loop is the arrival. With
 // --max-concurrency a request first waits for a slot of the client; that time is
@@ -33,9 +33,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
+#include "engine/flat_map.h"
 #include "sim/metrics_gaps.h"
 #include "sim/observer.h"
 #include "sim/percentiles.h"
@@ -74,9 +74,9 @@ struct MetricsReport {
   LatencyStats e2el_with_client_queue;
   LatencyStats queue;
   LatencyStats prefill;
-  bool itl_exact = true;  ///< Else percentiles of ITL are within 0.1 %; mean, std and max are exact.
+  bool itl_exact = true;  ///< Else percentiles and max of ITL are within 0.1 %; mean and std are exact.
 
-  std::vector<double> ttft_quantiles_ms;  ///< Quantiles 0, 0.001, ..., 1.
+  std::vector<double> ttft_quantiles_ms;  ///< Quantiles 0, 0.001, ..., 1; only if files are written.
   std::vector<DetailedRequest> detailed;  ///< In the order of the workload; only if asked for.
 
   [[nodiscard]] std::int64_t requests() const { return completed + failed; }
@@ -97,6 +97,7 @@ class Metrics final : public RunObserver {
 
  private:
   void add_completed(const RequestRecord& request, const std::vector<std::int64_t>& gaps);
+  void take_out(const std::vector<std::int64_t>& gaps);
   void count_chunks(const RequestRecord& request, const std::vector<std::int64_t>& gaps);
   [[nodiscard]] bool is_good(const RequestRecord& request) const;
   [[nodiscard]] std::int64_t second_of(SimTime time) const;
@@ -104,6 +105,7 @@ class Metrics final : public RunObserver {
   GoodputLimits limits_;
   bool client_queues_;
   bool keep_detailed_;
+  bool wants_quantiles_;
 
   std::optional<SimTime> first_send_;
   SimTime last_end_{};
@@ -112,7 +114,10 @@ class Metrics final : public RunObserver {
   MetricsReport counts_;  // Its counts are kept here as they grow; the statistics come in finish().
 
   // Gaps of the requests under way; a request's place is given to another when it is over.
-  std::unordered_map<std::uint64_t, std::size_t> place_of_;
+  struct Spread {
+    std::uint64_t operator()(std::uint64_t index) const { return engine::spread_bits(index); }
+  };
+  engine::FlatMap<std::uint64_t, std::size_t, Spread> place_of_;
   std::vector<std::vector<std::int64_t>> gaps_;
   std::vector<std::size_t> free_places_;
 

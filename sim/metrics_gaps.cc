@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <boost/assert.hpp>
+#include <iterator>
+#include <utility>
+
+#include "engine/flat_map.h"
 
 namespace kneepoint::sim {
 namespace {
 
 constexpr int kBinBits = 10;  // 1024 bins to a doubling.
 constexpr std::int64_t kBins = std::int64_t{1} << kBinBits;
+constexpr std::size_t kFirstSlots = 1024;
 constexpr double kNsPerMs = 1e6;  // Divided by, as 1e-6 is no exact double.
 
 }  // namespace
@@ -29,57 +34,103 @@ std::int64_t gap_bin_middle(std::size_t bin) {
   return first + ((std::int64_t{1} << shift) - 1) / 2;
 }
 
-void GapPool::add(std::int64_t gap_ns, std::int64_t count) {
+GapPool::GapPool(std::size_t max_distinct) : max_distinct_(max_distinct), slots_(kFirstSlots) {}
+
+// Where `value` is, or would go.
+std::size_t GapPool::slot_of(std::int64_t value) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = engine::spread_bits(static_cast<std::uint64_t>(value)) & mask;
+  while (slots_[at].value != value && slots_[at].value >= 0) {
+    at = (at + 1) & mask;
+  }
+  return at;
+}
+
+void GapPool::add_elsewhere(std::int64_t gap_ns, std::int64_t count) {
   BOOST_ASSERT_MSG(gap_ns >= 0, "CLOCK_FORWARD: a chunk before the one before");
-  totals_.add(gap_ns, count);
-  max_ = std::max(max_, gap_ns);
   if (exact()) {
-    if (const std::uint32_t* place = place_of_.find(gap_ns)) {
-      entries_[*place].count += count;
+    last_ = slot_of(gap_ns);
+    Counted& slot = slots_[last_];
+    if (slot.value == gap_ns) {
+      slot.count += count;
       return;
     }
-    if (entries_.size() < max_distinct_) {
-      place_of_.insert(gap_ns, static_cast<std::uint32_t>(entries_.size()));
-      entries_.push_back({gap_ns, count});
+    if (distinct_ < max_distinct_) {
+      slot = {gap_ns, count};
+      ++distinct_;
+      if (4 * distinct_ > 3 * slots_.size()) {
+        grow();
+      }
       return;
     }
     to_histogram();
   }
   bins_[gap_bin(gap_ns)] += count;
+  bin_totals_.add(gap_ns, count);
+}
+
+void GapPool::remove(std::int64_t gap_ns) {
+  if (exact()) {
+    Counted& slot = slots_[slot_of(gap_ns)];
+    BOOST_ASSERT_MSG(slot.value == gap_ns && slot.count > 0,
+                     "GAP_POOL: a gap is taken out that is not there");
+    --slot.count;
+  } else {
+    --bins_[gap_bin(gap_ns)];
+    bin_totals_.add(gap_ns, -1);
+  }
+}
+
+void GapPool::grow() {
+  const std::vector<Counted> old = std::exchange(slots_, std::vector<Counted>(2 * slots_.size()));
+  for (const Counted& slot : old) {
+    if (slot.value >= 0) {
+      slots_[slot_of(slot.value)] = slot;
+    }
+  }
 }
 
 void GapPool::to_histogram() {
   bins_.assign(gap_bin(INT64_MAX) + 1, 0);
-  for (const Counted& entry : entries_) {
-    bins_[gap_bin(entry.value)] += entry.count;
+  for (const Counted& slot : slots_) {
+    if (slot.count > 0) {
+      bins_[gap_bin(slot.value)] += slot.count;
+      bin_totals_.add(slot.value, slot.count);
+    }
   }
-  entries_ = {};
-  place_of_ = {};
+  slots_ = {};
 }
 
 std::vector<GapPool::Counted> GapPool::sorted() const {
-  if (!exact()) {
-    std::vector<Counted> filled;
-    for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
-      if (bins_[bin] > 0) {
-        filled.push_back({gap_bin_middle(bin), bins_[bin]});
-      }
-    }
-    return filled;
+  std::vector<Counted> values;
+  if (exact()) {
+    std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(values),
+                 [](const Counted& slot) { return slot.count > 0; });
+    std::sort(values.begin(), values.end(),
+              [](const Counted& a, const Counted& b) { return a.value < b.value; });
+    return values;
   }
-  std::vector<Counted> entries = entries_;
-  std::sort(entries.begin(), entries.end(),
-            [](const Counted& a, const Counted& b) { return a.value < b.value; });
-  return entries;
+  for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
+    if (bins_[bin] > 0) {
+      values.push_back({gap_bin_middle(bin), bins_[bin]});
+    }
+  }
+  return values;
 }
 
 LatencyStats GapPool::stats() const {
+  const std::vector<Counted> values = sorted();
+  ExactTotals totals = bin_totals_;
+  if (exact()) {
+    for (const Counted& value : values) {
+      totals.add(value.value, value.count);
+    }
+  }
   LatencyStats stats;
-  stats.count = totals_.count();
+  stats.count = totals.count();
   if (stats.empty()) {
     return stats;
   }
-  const std::vector<Counted> values = sorted();
   // Quantiles in rising order: one walk over the values for all of them.
   std::size_t at = 0;
   std::int64_t before = 0;  // Gaps in front of values[at].
@@ -93,13 +144,13 @@ LatencyStats GapPool::stats() const {
         position.fraction == 0 || next_is_equal ? values[at].value : values[at + 1].value;
     return interpolate(values[at].value, above, position.fraction) / kNsPerMs;
   };
-  stats.mean_ms = totals_.mean() / kNsPerMs;
-  stats.std_ms = totals_.population_std() / kNsPerMs;
+  stats.mean_ms = totals.mean() / kNsPerMs;
+  stats.std_ms = totals.population_std() / kNsPerMs;
   stats.p50_ms = value_of({50, 100});
   stats.p90_ms = value_of({90, 100});
   stats.p95_ms = value_of({95, 100});
   stats.p99_ms = value_of({99, 100});
-  stats.max_ms = static_cast<double>(max_) / kNsPerMs;
+  stats.max_ms = value_of({1, 1});
   stats.median_ms = stats.p50_ms;
   return stats;
 }

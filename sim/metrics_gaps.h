@@ -1,33 +1,45 @@
 // A pool of many durations that take few values: inter-token gaps.
 //
 // A million requests have hundreds of millions of gaps, but a step gives the
-// same gap to everyone in it. So values are counted: one entry of 16 bytes for
-// each distinct value, exact, up to a limit (64 MiB of entries). Beyond it the
-// entries move into a logarithmic histogram, 1024 bins to each doubling:
+// same gap to everyone in it. So values are counted, in a hash table of 16 bytes a
+// slot, exactly, until the table would outgrow 64 MiB. Then they move into a
+// logarithmic histogram, 1024 bins to each doubling:
 //
 //     bin width / value <= 1/1024,   so a bin's middle is within 0.05 % of its values
 //
-// A percentile, between two such middles, is within 0.05 % too. Mean, standard
-// deviation and largest value stay exact: they come from 128-bit totals.
+// Percentiles, between two such middles, and the largest value are within 0.05 %
+// then, too. Mean and standard deviation stay exact: 128-bit totals.
+//
+// Gaps can be taken out again, since a request that fails has never had any. One
+// step's gaps come one after the other, so the slot of the last is looked at
+// first: most additions cost a comparison.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "engine/flat_map.h"
 #include "sim/percentiles.h"
 
 namespace kneepoint::sim {
 
 class GapPool {
  public:
-  static constexpr std::size_t kMaxDistinct = (std::size_t{64} << 20) / 16;
+  /// Three quarters of the slots of a table of 64 MiB.
+  static constexpr std::size_t kMaxDistinct = (std::size_t{64} << 20) / 16 / 4 * 3;
 
-  explicit GapPool(std::size_t max_distinct = kMaxDistinct) : max_distinct_(max_distinct) {}
+  explicit GapPool(std::size_t max_distinct = kMaxDistinct);
 
   /// `count` gaps of `gap_ns` >= 0.
-  void add(std::int64_t gap_ns, std::int64_t count = 1);
+  void add(std::int64_t gap_ns, std::int64_t count = 1) {
+    if (last_ < slots_.size() && slots_[last_].value == gap_ns) {
+      slots_[last_].count += count;
+    } else {
+      add_elsewhere(gap_ns, count);
+    }
+  }
+  /// Takes out one that was added.
+  void remove(std::int64_t gap_ns);
 
   /// Whether percentiles are exact: no more than max_distinct values so far.
   [[nodiscard]] bool exact() const { return bins_.empty(); }
@@ -35,24 +47,22 @@ class GapPool {
 
  private:
   struct Counted {
-    std::int64_t value = 0;  // A gap, or the middle of a bin.
+    std::int64_t value = -1;  // A gap, or the middle of a bin; -1: a free slot.
     std::int64_t count = 0;
   };
-  struct Spread {
-    std::uint64_t operator()(std::int64_t value) const {
-      return engine::spread_bits(static_cast<std::uint64_t>(value));
-    }
-  };
 
+  void add_elsewhere(std::int64_t gap_ns, std::int64_t count);
+  [[nodiscard]] std::size_t slot_of(std::int64_t value) const;
+  void grow();
   void to_histogram();
   [[nodiscard]] std::vector<Counted> sorted() const;
 
   std::size_t max_distinct_;
-  engine::FlatMap<std::int64_t, std::uint32_t, Spread> place_of_;  // Into entries_.
-  std::vector<Counted> entries_;
+  std::vector<Counted> slots_;  // A power of two, probed linearly; none while there are bins.
+  std::size_t distinct_ = 0;
+  std::size_t last_ = 0;            // Slot added to last.
   std::vector<std::int64_t> bins_;  // Empty while exact.
-  ExactTotals totals_;
-  std::int64_t max_ = 0;
+  ExactTotals bin_totals_;          // Of what is in bins; slots are summed when asked.
 };
 
 /// Bin of a value >= 0, and the middle of a bin: values below 2048 have a bin each.

@@ -131,11 +131,18 @@ TEST(Metrics, LatenciesOfThePage) {
 
   EXPECT_DOUBLE_EQ(report.queue.mean_ms, 109.0 / 3);
   EXPECT_DOUBLE_EQ(report.prefill.mean_ms, 488.0 / 3);
+}
 
-  ASSERT_EQ(report.ttft_quantiles_ms.size(), 1001U);
-  EXPECT_DOUBLE_EQ(report.ttft_quantiles_ms.front(), 100);
-  EXPECT_DOUBLE_EQ(report.ttft_quantiles_ms[900], 280);
-  EXPECT_DOUBLE_EQ(report.ttft_quantiles_ms.back(), 300);
+TEST(Metrics, WholeDistributionOfTtftWhereFilesAreWritten) {
+  EXPECT_TRUE(report_of({}, page()).ttft_quantiles_ms.empty());
+  RunConfig config;
+  config.report.out_dir = "out";
+  const std::vector<double> quantiles = report_of(config, page()).ttft_quantiles_ms;
+  ASSERT_EQ(quantiles.size(), 1001U);
+  EXPECT_DOUBLE_EQ(quantiles.front(), 100);
+  EXPECT_DOUBLE_EQ(quantiles[900], 280);
+  EXPECT_DOUBLE_EQ(quantiles.back(), 300);
+  EXPECT_TRUE(report_of(config, {page()[2]}).ttft_quantiles_ms.empty());
 }
 
 // Request 4 waited 300 ms for a slot of the client. TTFT does not know; with the
@@ -198,7 +205,6 @@ TEST(Metrics, NobodyCompletedIsNotZero) {
   EXPECT_EQ(report.failed, 2);
   EXPECT_TRUE(report.ttft.empty());
   EXPECT_TRUE(report.itl.empty());
-  EXPECT_TRUE(report.ttft_quantiles_ms.empty());
   EXPECT_EQ(report.max_chunks_per_s, 0);
   EXPECT_DOUBLE_EQ(report.request_throughput.value(), 0);  // None in 1.06 s: that is a rate.
 
@@ -207,11 +213,22 @@ TEST(Metrics, NobodyCompletedIsNotZero) {
   EXPECT_FALSE(nothing.error_rate().has_value());
 }
 
+// A fifth request is under way when the run is cut: it has given two chunks, 7 ms apart, and counts nowhere.
 TEST(Metrics, ACutRunLastsUntilTheCut) {
+  Metrics metrics{RunConfig{}};
+  tell(metrics, page());
+  RequestRecord cut = record_of(5, 2100, 2100, 2101, 2102, 10, RequestEnd::kLength, 0);
+  metrics.on_send(cut);
+  metrics.on_tokens(cut, kNever, at(2200), 1);
+  metrics.on_tokens(cut, at(2200), at(2207), 1);
   RunSummary summary;
   summary.unfinished = 1;
   summary.end = at(4000);
-  EXPECT_EQ(report_of({}, page(), summary).duration, milliseconds(4000));
+  const MetricsReport report = metrics.finish(summary);
+  EXPECT_EQ(report.duration, milliseconds(4000));
+  EXPECT_EQ(report.completed, 3);
+  EXPECT_EQ(report.itl.count, 4);
+  EXPECT_DOUBLE_EQ(report.itl.mean_ms, 132.5);
 }
 
 TEST(Metrics, DetailedRequestsInTheOrderOfTheWorkload) {

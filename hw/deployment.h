@@ -45,6 +45,7 @@ struct Deployment {
   // How steps are launched and overlapped.
   bool async_scheduling = true;
   bool enforce_eager = false;
+  bool capture_every_small_batch = false;  ///< performance_mode=interactivity: graphs of 1 to 32 tokens, each.
   std::int64_t num_speculative_tokens = 0;
   Drafter drafter = Drafter::kLookUp;
   std::optional<ModelArch> draft_model;  ///< For Drafter::kModel; split over the same GPUs, weights in bf16.

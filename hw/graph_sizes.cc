@@ -4,9 +4,9 @@
 //     capture sizes   1, 2, 4, then 8 .. 248 by 8, then 256 .. max by 16
 //     max             min(2 max_num_seqs (1 + k), 512 (1024 on data-centre Blackwell), batched tokens)
 //
-// with k drafts. A batch of decodes only (1 + k tokens each) replays one FULL
-// graph; any other batch up to max runs in PIECEWISE graphs; above max nothing is
-// captured and nothing is padded.
+// with k drafts; performance_mode=interactivity adds all of 1 .. 32. A batch of
+// decodes only (1 + k tokens each) replays one FULL graph; any other batch up to
+// max runs in PIECEWISE graphs; above max nothing is captured and nothing is padded.
 #include <algorithm>
 
 #include "hw/deployment.h"
@@ -24,7 +24,10 @@ void insert_sorted(std::vector<std::int64_t>& sizes, std::int64_t size) {
 // 1, 2, 4, 8 .. 248 by 8, 256 .. by 16, each times `stride`, as far as <= most.
 std::vector<std::int64_t> stepped_sizes(std::int64_t stride, std::int64_t most) {
   std::vector<std::int64_t> sizes;
-  for (std::int64_t size = 1; size * stride <= most; size += size < 4 ? size : size == 4 ? 4 : size < 256 ? 8 : 16) {
+  for (std::int64_t size = 1; size * stride <= most; size += size < 4     ? size
+                                                             : size == 4  ? 4
+                                                             : size < 256 ? 8
+                                                                          : 16) {
     sizes.push_back(size * stride);
   }
   return sizes;
@@ -35,6 +38,11 @@ std::vector<std::int64_t> capture_sizes(const Deployment& d) {
   const std::int64_t ceiling = d.gpu.data_centre_blackwell ? 1024 : 512;
   const std::int64_t most = std::min({d.max_num_seqs * per_request * 2, ceiling, d.max_num_batched_tokens});
   std::vector<std::int64_t> sizes = stepped_sizes(1, most);
+  if (d.capture_every_small_batch) {
+    for (std::int64_t size = 1; size <= std::min<std::int64_t>(32, most); ++size) {
+      insert_sorted(sizes, size);
+    }
+  }
   if (d.max_num_batched_tokens <= most) {
     insert_sorted(sizes, d.max_num_batched_tokens);
   }

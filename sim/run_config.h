@@ -22,9 +22,9 @@ struct ClientConfig {
   /// serve` draws them (spec.md 7.2). Nothing: the trace's own times.
   /// Infinity: all at once.
   std::optional<double> request_rate;
-  double burstiness = 1.0;                     ///< Of the gamma intervals; 1 is Poisson.
-  std::optional<std::int64_t> max_concurrency; ///< The client's semaphore.
-  std::optional<SimDuration> timeout;          ///< From send; then the request is aborted.
+  double burstiness = 1.0;                      ///< Of the gamma intervals; 1 is Poisson.
+  std::optional<std::int64_t> max_concurrency;  ///< The client's semaphore.
+  std::optional<SimDuration> timeout;           ///< From send; then the request is aborted.
 };
 
 /// Rejects before the scheduler sees a request (spec.md 1.3).
@@ -48,31 +48,34 @@ struct ReportConfig {
   std::filesystem::path out_dir;  ///< Empty: print only.
   bool save_detailed = false;     ///< Per-request arrays in result.json.
   bool requests_csv = true;
-  std::filesystem::path step_log; ///< vLLM's iteration lines; empty: none.
+  std::filesystem::path step_log;  ///< vLLM's iteration lines; empty: none.
   GoodputLimits goodput;
 };
 
 struct RunConfig {
   std::filesystem::path trace;
-  std::string model_name;       ///< As the user wrote it.
+  std::string model_name;  ///< As the user wrote it.
   std::string gpu_name;
-  std::string rates_file;       ///< Empty: bundled.
-  std::string server_file;      ///< Measured step model instead of model and GPU; empty: none.
+  std::string dtype = "bfloat16";     ///< Of activations and plain weights.
+  std::string quantization = "none";  ///< Of the weights, as asked for or as the model has it.
+  std::string kv_cache_dtype = "bfloat16";
+  std::string rates_file;   ///< Empty: bundled.
+  std::string server_file;  ///< Measured step model instead of model and GPU; empty: none.
   std::string scheduler = "vllm-v1";
   engine::SchedulerConfig engine;
   hw::Deployment deployment;
-  hw::MemoryBudget memory;      ///< Sized; engine.num_blocks comes from it.
+  hw::MemoryBudget memory;  ///< Sized; engine.num_blocks comes from it.
   AdmissionConfig admission;
   ClientConfig client;
   ReportConfig report;
-  std::uint64_t seed = 0;       ///< --sim-seed; every random stream derives from it and its own name.
+  std::uint64_t seed = 0;  ///< --sim-seed; every random stream derives from it and its own name.
   /// Unconditional acceptance rate of each draft position, not rising; empty: every draft is accepted.
   std::vector<double> draft_acceptance_rates;
-  bool strict = false;          ///< A request that the server would reject ends the run with exit 2.
+  bool strict = false;  ///< A request that the server would reject ends the run with exit 2.
 
   std::vector<std::string> provenance;  ///< "KV cache: bfloat16, from --kv-cache-dtype auto and the model".
   std::vector<std::string> flags_without_influence;  ///< As written; listed once on stderr.
-  std::string resolved_text;            ///< As --print-config writes it.
+  std::string resolved_text;                         ///< As --print-config writes it.
 };
 
 }  // namespace kneepoint::sim

@@ -119,12 +119,14 @@ void choose(const Form<Params>& form, FitProblem& problem, Eigen::VectorXd& star
   start = best_start;
 }
 
-std::string_view source_of(bool chosen, bool assumed, double value, double lower, double upper) {
+std::string_view source_of(bool chosen, bool assumed, const Rate& rate) {
   if (chosen) return "chosen: least cost of those tried";
   if (assumed) return "assumed: the rows cannot tell it";
   constexpr double kNear = 1e-5;
-  if (value <= lower * (1 + kNear) || value >= upper * (1 - kNear)) return "fitted, at its bound";
-  return "fitted";
+  if (rate.value <= rate.lower * (1 + kNear) || rate.value >= rate.upper * (1 - kNear)) {
+    return "fitted, at its bound";
+  }
+  return rate.standard_error > 0 ? "fitted" : "where the fit began or left it: hardly a row depends on it";
 }
 
 std::vector<FittedRange> ranges_of(const Rows& rows);
@@ -153,10 +155,10 @@ FamilyRates fit_family(std::string_view name, const Form<Params>& form, const Ro
     const ParameterSpec<Params>& spec = form.table[static_cast<std::size_t>(i)];
     const bool chosen = std::ranges::find(form.choices, spec.name, &Choice::parameter) != form.choices.end();
     const bool assumed = form.assumed.contains(spec.name);
-    const double value = fit.parameters[i];
-    family.rates.push_back({std::string(spec.name), value, std::string(spec.unit), spec.lower, spec.upper,
-                            fit.standard_error[i],
-                            std::string(source_of(chosen, assumed, value, spec.lower, spec.upper))});
+    Rate rate{std::string(spec.name), fit.parameters[i],     std::string(spec.unit), spec.lower, spec.upper,
+              fit.standard_error[i],  std::string()};
+    rate.source = source_of(chosen, assumed, rate);
+    family.rates.push_back(std::move(rate));
     for (Eigen::Index j = 0; j < i; ++j)
       family.correlations.push_back(std::clamp(fit.correlation(i, j), -1.0, 1.0));
   }
@@ -267,7 +269,7 @@ Form<hw::MoeParams> moe_form(const hw::Roof& roof) {
             const double weight_bytes = shape.precision == hw::Precision::kFp8 ? 1 : 2;
             return hw::moe_us(shape, weight_bytes, params, roof, CacheState::kWarm);
           },
-          {},
+          {{"l2_sharpness", {8, 16}}},
           {}};
 }
 

@@ -11,6 +11,7 @@ constexpr double kDifference = 1e-3;  // Relative step of the finite differences
 constexpr double kFirstDamping = 1e-2;
 constexpr double kLargestDamping = 1e8;
 constexpr double kLeastCurvature = 1e-5;
+constexpr double kLeastNotice = 1e-4;  // Of the strongest parameter's effect on the rows.
 constexpr double kLargestStep = 1.0;  // Of a logarithm, in one iteration.
 constexpr double kConverged = 1e-7;   // Relative gain in cost.
 
@@ -160,7 +161,8 @@ void add_errors(const FitProblem& problem, FitResult& fit) {
   const Eigen::VectorXd weight = weights_of(residual, problem.scale);
   std::vector<Eigen::Index> free;
   for (Eigen::Index i = 0; i < n; ++i) {
-    if (!at.fixed(i) && !at.at_bound(i, x[i]) && jacobian.col(i).norm() > 0) free.push_back(i);
+    const bool told = jacobian.col(i).norm() > kLeastNotice * jacobian.colwise().norm().maxCoeff();
+    if (!at.fixed(i) && !at.at_bound(i, x[i]) && told) free.push_back(i);
   }
   fit.standard_error = Eigen::VectorXd::Zero(n);
   fit.correlation = Eigen::MatrixXd::Identity(n, n);

@@ -7,12 +7,12 @@
 // many tokens it is arithmetic in tiles of a few tokens of one expert: an expert
 // with one token pays for a whole tile.
 //
-//     assignments  A = tokens * top_k
-//     expert e gets n_e = A p_e on average; read with probability 1 - exp(-n_e)
+//     a token chooses expert e with probability q_e; the sum of all q_e is top_k
+//     expert e is read with probability 1 - (1 - q_e)^tokens
 //
 // Units   microseconds, bytes, FLOP (hw/roof.h).
-// Floor   6 H I A_local / peak, and the bytes of the experts surely read (top_k
-//         of them, or the share that this rank holds) / bandwidth.
+// Floor   6 H I A / EP / peak with A = tokens * top_k, and the bytes of the
+//         experts surely read (top_k of them, or this rank's share) / bandwidth.
 // Source  forms refitted by calibrate/ on measured tables; parameters in hw/rates/.
 #pragma once
 
@@ -38,6 +38,11 @@ struct MoeParams {
   double size_us = 0;
   double expert_us = 0;
   double skew = 0;
+  double spare_tiles = 0;
+  double ragged = 0;
+  double ragged_rows = 0;
+  // Chosen, not fitted.
+  double l2_sharpness = 0;
 };
 
 [[nodiscard]] std::span<const ParameterSpec<MoeParams>> moe_parameters();

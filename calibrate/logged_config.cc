@@ -145,7 +145,7 @@ LoggedConfig logged_config(const LoggedServer& server) {
   } else {
     config.missing.emplace_back("num_blocks: no line 'KV cache size' or 'num_gpu_blocks_override'");
   }
-  if (!server.max_model_len && !told.integer("max_seq_len")) config.missing.emplace_back("max_model_len");
+  if (!server.max_model_len && !told.integer("max_seq_len") && !told.integer("max_model_len")) config.missing.emplace_back("max_model_len");
   if (!server.max_num_batched_tokens && !told.integer("max_num_batched_tokens")) {
     config.missing.emplace_back("max_num_batched_tokens");
   }

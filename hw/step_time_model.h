@@ -40,7 +40,7 @@ struct Decodes {
   std::int64_t context_sum = 0;  ///< Tokens of KV read, the new one included, over all of them.
   std::int64_t context_max = 0;
   /// For each entry of StepTimeModel::attention_windows(): sum of min(context, window).
-  std::span<const std::int64_t> window_context_sums;
+  std::span<const std::int64_t> window_context_sums{};
 };
 
 /// How the step reaches the GPU (spec.md 6).

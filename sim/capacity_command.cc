@@ -39,7 +39,8 @@ struct Matrix {
   std::optional<hw::ScenarioMatrix> vllm;
 };
 
-constexpr std::array kMemoryTableModels = {"llama-3.1-8b", "llama-3.3-70b", "qwen2.5-7b", "qwen3-32b", "qwen3-30b-a3b"};
+constexpr std::array kMemoryTableModels = {"llama-3.1-8b", "llama-3.3-70b", "qwen2.5-7b", "qwen3-32b",
+                                           "qwen3-30b-a3b"};
 
 hw::Precision precision_of(const std::string& quantization) {
   if (quantization == "fp8") {
@@ -81,18 +82,21 @@ Matrix make_matrix(const Scenario& scenario, const Options& options) {
 }
 
 std::string most_text(const hw::ScenarioRow& row) {
-  return row.most_sequences ? fmt::format("{}", *row.most_sequences) : std::string(hw::fit_mark(row.cells.front()));
+  return row.most_sequences ? fmt::format("{}", *row.most_sequences)
+                            : std::string(hw::fit_mark(row.cells.front()));
 }
 
 // Marks are one column wide but several bytes long.
 std::string centred(std::string_view text, std::size_t width) {
-  const auto columns = static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  const auto columns = static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
   return fmt::format("{:>{}}{}", "", width > columns ? width - columns : 0, text);
 }
 
-void append_matrix(std::string& text, const char* by, const hw::ScenarioMatrix& matrix, const hw::ScenarioMatrix* other) {
-  text += fmt::format("  {:<26}", fmt::format("{}: KV {} GB", by, hw::budget_gb_text(matrix.kv_budget_bytes)));
+void append_matrix(std::string& text, const char* by, const hw::ScenarioMatrix& matrix,
+                   const hw::ScenarioMatrix* other) {
+  text +=
+      fmt::format("  {:<26}", fmt::format("{}: KV {} GB", by, hw::budget_gb_text(matrix.kv_budget_bytes)));
   for (const hw::ScenarioRow& row : matrix.rows) {
     text += fmt::format("{:>12}", fmt::format("{}K", row.context / 1024));
   }
@@ -108,7 +112,7 @@ void append_matrix(std::string& text, const char* by, const hw::ScenarioMatrix& 
     text += fmt::format("\n    {:<24}", fmt::format("concurrency {}", hw::kPlannerConcurrencies[i]));
     for (std::size_t j = 0; j < matrix.rows.size(); ++j) {
       const bool differs = other != nullptr && other->rows[j].cells[i] != matrix.rows[j].cells[i];
-      text += centred(std::string(hw::fit_mark(matrix.rows[j].cells[i])) + (differs ? "!" : ""), 12);
+      text += centred(fmt::format("{}{}", hw::fit_mark(matrix.rows[j].cells[i]), differs ? "!" : ""), 12);
     }
   }
   text += "\n";
@@ -123,13 +127,14 @@ std::string fewest_text(const hw::ModelArch& model) {
 }
 
 void append_memory_table(std::string& text, const std::vector<std::string>& models) {
-  text += fmt::format("{:<16}{:<24}{:>10}{:>24}{:>14}{:>12}{:>26}\n", "model", "kind", "params, B", "BF16 / FP8 / INT4, GB",
-                      "KV/token, KiB", "KV at 32K", "fewest H100 / H200 / L40S");
+  text += fmt::format("{:<16}{:<24}{:>10}{:>24}{:>14}{:>12}{:>26}\n", "model", "kind", "params, B",
+                      "BF16 / FP8 / INT4, GB", "KV/token, KiB", "KV at 32K", "fewest H100 / H200 / L40S");
   for (const std::string& name : models) {
     const hw::ModelArch model = hw::load_model(name);
     const hw::MemoryRow row = hw::memory_row(model);
-    const std::string weights = fmt::format("{} / {} / {}", hw::weights_gb_text(row.bf16_bytes),
-                                            hw::weights_gb_text(row.fp8_bytes), hw::weights_gb_text(row.int4_bytes));
+    const std::string weights =
+        fmt::format("{} / {} / {}", hw::weights_gb_text(row.bf16_bytes), hw::weights_gb_text(row.fp8_bytes),
+                    hw::weights_gb_text(row.int4_bytes));
     text += fmt::format("{:<16}{:<24}{:>10}{:>24}{:>14}{:>12}{:>26}\n", row.name, row.kind,
                         hw::parameters_text(row.parameter_tenths), weights, row.kv_bytes_per_token / 1024,
                         hw::kv_gb_text(row.kv_bytes_at_32k), fewest_text(model));
@@ -210,15 +215,19 @@ std::string as_table(const std::vector<Matrix>& matrices, const std::vector<std:
 
 int run_capacity(std::span<const std::string> arguments) {
   Options options;
-  CLI::App app("What limits concurrency: KV capacity and weights, computed. Latency under load has to be simulated.",
-               "simulate capacity");
+  CLI::App app(
+      "What limits concurrency: KV capacity and weights, computed. Latency under load has to be simulated.",
+      "simulate capacity");
   app.add_option("--model", options.model, "one model, by bundled name or config.json");
   app.add_option("--gpu", options.gpu, "one GPU; default h100 with --model");
   app.add_option("--quantization", options.quantization, "fp8 (default), int4, none");
-  app.add_option("--memory-model", options.memory_model, "planner (default) or vllm: both, marking where they disagree")
+  app.add_option("--memory-model", options.memory_model,
+                 "planner (default) or vllm: both, marking where they disagree")
       ->check(CLI::IsMember({"planner", "vllm"}));
-  app.add_option("--format", options.format, "table (default) or json")->check(CLI::IsMember({"table", "json"}));
-  app.footer("Example: simulate capacity --model qwen3-32b --gpu h200 --quantization fp8 --memory-model vllm");
+  app.add_option("--format", options.format, "table (default) or json")
+      ->check(CLI::IsMember({"table", "json"}));
+  app.footer(
+      "Example: simulate capacity --model qwen3-32b --gpu h200 --quantization fp8 --memory-model vllm");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);

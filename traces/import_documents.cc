@@ -75,7 +75,6 @@ class ByteIterator {
     return before;
   }
   friend bool operator==(const ByteIterator& a, const ByteIterator& b) { return a.bytes_ == b.bytes_; }
-  friend bool operator!=(const ByteIterator& a, const ByteIterator& b) { return a.bytes_ != b.bytes_; }
 
  private:
   BoundedBytes* bytes_ = nullptr;

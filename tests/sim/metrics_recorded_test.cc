@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/metrics.h"
@@ -78,7 +81,9 @@ TEST_P(RecordedResult, ComesOutAgain) {
 
   const std::pair<std::string, LatencyStats> kMetrics[] = {
       {"ttft", report.ttft}, {"tpot", report.tpot}, {"itl", report.itl}, {"e2el", report.e2el}};
-  for (const auto& [name, stats] : kMetrics) {
+  for (const auto& metric : kMetrics) {
+    const std::string& name = metric.first;
+    const LatencyStats& stats = metric.second;
     const auto expect = [&](const std::string& statistic, double value) {
       EXPECT_NEAR(value, run[statistic + "_" + name + "_ms"], 1.1e-3) << statistic << " " << name;
     };

@@ -145,7 +145,7 @@ std::int64_t planner_context(const ModelArch& model) {
 }
 
 std::string budget_gb_text(std::int64_t bytes) {
-  return (bytes < 0 ? "-" : "") + tenths_text(std::abs(bytes) / kTenthOfBillion);
+  return fmt::format("{}{}", bytes < 0 ? "-" : "", tenths_text(std::abs(bytes) / kTenthOfBillion));
 }
 
 std::string weights_gb_text(std::int64_t bytes) {

@@ -8,8 +8,7 @@ namespace kneepoint::hw {
 
 namespace {
 
-constexpr int kSumBits = 5;
-constexpr int kLongestBits = 6;
+constexpr int kCellBits = 8;  // Cells of 1/256 octave.
 constexpr int kFactorBits = 12;
 constexpr double kTicksPerSecond = 1e9 * (std::int64_t{1} << CompiledTerms::kTickBits);
 constexpr std::int64_t kTick = std::int64_t{1} << CompiledTerms::kTickBits;
@@ -23,12 +22,9 @@ std::chrono::nanoseconds whole(std::int64_t some_ticks) {
   return std::chrono::nanoseconds((some_ticks + kTick - 1) >> CompiledTerms::kTickBits);
 }
 
-std::int64_t at(const LatticeCell& cell, std::int64_t base, std::int64_t slope, std::int64_t value) {
-  return base + slope * (value - cell.begin);
-}
-
-bool is_short(const Chunk& chunk) {
-  return chunk.num_tokens <= kLongestDecode;
+// Up to a multiple of `quantum`, a power of two.
+std::int64_t round_up(std::int64_t value, std::int64_t quantum) {
+  return (value + quantum - 1) & ~(quantum - 1);
 }
 
 }  // namespace
@@ -71,47 +67,64 @@ std::int64_t CompiledTerms::rows_ticks(Rows rows, std::int64_t size) const {
   return table[index];
 }
 
-// `longest` counts as the largest value of its cell: by at most 1/64 too long.
-CompiledTerms::Line CompiledTerms::decode_line(std::size_t attention, std::int64_t count,
-                                               std::int64_t longest, const LatticeCell& sum) const {
-  const LatticeCell cell = lattice_cell(longest, kLongestBits);
+CompiledTerms::Place CompiledTerms::place_of(std::int64_t count, std::int64_t sum, std::int64_t longest) {
+  Place place{.sum = lattice_cell(sum, kCellBits), .longest = {}, .right = 0, .up = 0};
+  place.right = sum - place.sum.begin;
+  if (count == 1) return place;  // The longest is the sum: a line, not a plane.
+  place.longest = lattice_cell(longest, kCellBits);
+  place.up = longest - place.longest.begin;
+  return place;
+}
+
+CompiledTerms::DecodeCell CompiledTerms::make_decode_cell(std::size_t attention, std::int64_t count,
+                                                          const Place& place) const {
+  const LatticeCell& sum = place.sum;
+  const LatticeCell& longest = place.longest;
+  const std::int64_t quantum = std::max(sum.width, longest.width);
+  const auto corner = [&](std::int64_t at_sum, std::int64_t at_longest) {
+    return round_up(ticks(terms_.decodes(attention, count, at_sum, count == 1 ? at_sum : at_longest)),
+                    quantum);
+  };
+  const std::int64_t right = sum.begin + sum.width, above = longest.begin + longest.width;
+  const std::int64_t t00 = corner(sum.begin, longest.begin), t10 = corner(right, longest.begin);
+  const std::int64_t t01 = corner(sum.begin, above), t11 = corner(right, above);
+  DecodeCell cell;
+  cell.lower = {t00, (t10 - t00) / sum.width, (t01 - t00) / longest.width};
+  cell.upper = {t10 + t01 - t11, (t11 - t01) / sum.width, (t11 - t10) / longest.width};
+  BOOST_ASSERT_MSG(t10 >= t00 && t01 >= t00 && t11 >= t01 && t11 >= t10, "attention grows with its contexts");
+  return cell;
+}
+
+const CompiledTerms::Plane& CompiledTerms::decode_plane(std::size_t attention, std::int64_t count,
+                                                        const Place& place) const {
   const std::uint64_t key = (static_cast<std::uint64_t>(count) << 32) |
-                            (static_cast<std::uint64_t>(cell.index) << 16) |
-                            static_cast<std::uint64_t>(sum.index);
+                            (static_cast<std::uint64_t>(place.longest.index) << 16) |
+                            static_cast<std::uint64_t>(place.sum.index);
   LastCell& last = last_decode_[attention];
-  if (last.key == key) return last.line;
-  const auto [found, is_new] = decodes_[attention].try_emplace(key);
-  if (is_new) {
-    const auto seconds = [&](std::int64_t context_sum) {
-      // One sequence: the longest is the sum.
-      const std::int64_t most = count == 1 ? context_sum : cell.begin + cell.width - 1;
-      return terms_.decodes(attention, count, context_sum, most);
-    };
-    const std::int64_t base = ticks(seconds(sum.begin));
-    const std::int64_t end = ticks(seconds(sum.begin + sum.width));
-    found->second = {base, std::max<std::int64_t>(0, (end - base) / sum.width)};
+  if (last.key != key) {
+    const auto [found, is_new] = decodes_[attention].try_emplace(key);
+    if (is_new) found->second = make_decode_cell(attention, count, place);
+    last = {key, &found->second};  // Maps of nodes: it stays where it is.
   }
-  last = {key, found->second};
-  return found->second;
+  return place.is_lower() ? last.cell->lower : last.cell->upper;
 }
 
 std::int64_t CompiledTerms::decode_ticks(std::size_t attention, const DecodeAttentionShape& shape) const {
-  const LatticeCell sum = lattice_cell(shape.context_sum, kSumBits);
-  const std::int64_t longest = shape.count == 1 ? 0 : shape.context_max;
-  const Line line = decode_line(attention, shape.count, longest, sum);
-  return at(sum, line.base, line.slope, shape.context_sum);
+  const Place place = place_of(shape.count, shape.context_sum, shape.context_max);
+  const Plane& plane = decode_plane(attention, shape.count, place);
+  return plane.base + plane.sum_slope * place.right + plane.longest_slope * place.up;
 }
 
-const CompiledTerms::ChunkLines& CompiledTerms::chunk_lines(std::size_t attention, std::int64_t num_tokens,
-                                                            const LatticeCell& computed) const {
+const CompiledTerms::ChunkCell& CompiledTerms::chunk_cell(std::size_t attention, std::int64_t num_tokens,
+                                                          const LatticeCell& computed) const {
   const std::uint64_t key =
       (static_cast<std::uint64_t>(num_tokens) << 16) | static_cast<std::uint64_t>(computed.index);
   const auto [found, is_new] = chunks_[attention].try_emplace(key);
   if (is_new) {
     const Chunk begin{num_tokens, computed.begin}, end{num_tokens, computed.begin + computed.width};
     const auto line = [&](double from_s, double to_s) {
-      const std::int64_t base = ticks(from_s);
-      return Line{base, std::max<std::int64_t>(0, (ticks(to_s) - base) / computed.width)};
+      const std::int64_t from = round_up(ticks(from_s), computed.width);
+      return Line{from, (round_up(ticks(to_s), computed.width) - from) / computed.width};
     };
     found->second = {line(terms_.chunk_alone(attention, begin), terms_.chunk_alone(attention, end)),
                      line(terms_.chunk_shared(attention, begin), terms_.chunk_shared(attention, end))};
@@ -119,34 +132,29 @@ const CompiledTerms::ChunkLines& CompiledTerms::chunk_lines(std::size_t attentio
   return found->second;
 }
 
-std::int64_t CompiledTerms::chunk_ticks(std::size_t attention, const StepShape& step, bool are_short) const {
-  std::int64_t sum = 0;
-  std::int64_t gain = 0;
-  for (const Chunk& chunk : step.chunks) {
-    if (is_short(chunk) != are_short) continue;
-    const LatticeCell cell = lattice_cell(chunk.num_computed_tokens, kSumBits);
-    const ChunkLines& lines = chunk_lines(attention, chunk.num_tokens, cell);
-    const std::int64_t shared = at(cell, lines.shared.base, lines.shared.slope, chunk.num_computed_tokens);
-    const std::int64_t alone = at(cell, lines.alone.base, lines.alone.slope, chunk.num_computed_tokens);
-    sum += shared;
-    gain = std::max(gain, alone - shared);
+std::int64_t CompiledTerms::chunk_ticks(std::size_t attention, std::span<const Chunk> chunks) const {
+  std::int64_t shared = 0;
+  std::int64_t gain = 0;  // What the one that profits least from company takes more alone.
+  for (const Chunk& chunk : chunks) {
+    const LatticeCell computed = lattice_cell(chunk.num_computed_tokens, kCellBits);
+    const ChunkCell& cell = chunk_cell(attention, chunk.num_tokens, computed);
+    const std::int64_t right = chunk.num_computed_tokens - computed.begin;
+    const std::int64_t its_share = cell.shared.base + cell.shared.slope * right;
+    shared += its_share;
+    gain = std::max(gain, cell.alone.base + cell.alone.slope * right - its_share);
   }
-  return sum + gain;
+  return shared + gain;
 }
 
 std::int64_t CompiledTerms::attention_ticks(const StepShape& step) const {
-  const bool prefills = !std::ranges::all_of(step.chunks, is_short);
+  const bool prefills = std::ranges::any_of(step.chunks, is_prefill);
   std::int64_t sum = 0;
   for (std::size_t a = 0; a < terms_.num_attentions(); ++a) {
-    std::int64_t decodes = 0;
-    if (step.decodes.count > 0) decodes = decode_ticks(a, decode_shape(terms_.decode_heads(a), step.decodes));
-    if (step.chunks.empty()) {
-      sum += decodes;
-      continue;
+    if (step.decodes.count > 0) {
+      const std::int64_t decodes = decode_ticks(a, decode_shape(terms_.decode_heads(a), step.decodes));
+      sum += prefills ? (decodes * mixed_) >> kFactorBits : decodes;
     }
-    decodes += chunk_ticks(a, step, true);
-    sum += prefills ? (decodes * mixed_) >> kFactorBits : decodes;
-    sum += chunk_ticks(a, step, false);
+    if (!step.chunks.empty()) sum += chunk_ticks(a, step.chunks);
   }
   return sum;
 }
@@ -165,6 +173,19 @@ std::chrono::nanoseconds CompiledTerms::device_time(const StepShape& step) const
   return whole(sum + step_ + sequence_ * step.num_requests());
 }
 
+// How many steps of a run, the one at `place` included, lie in its triangle.
+std::int64_t CompiledTerms::steps_inside(const Place& place, std::int64_t count) {
+  const std::int64_t width = place.sum.width, height = place.longest.width;
+  std::int64_t steps = (width - 1 - place.right) / count + 1;
+  if (count == 1) return steps;
+  steps = std::min(steps, height - place.up);
+  if (place.is_lower()) {
+    const std::int64_t left = width * height - place.right * height - place.up * width;
+    steps = std::min(steps, left / (count * height + width) + 1);
+  }
+  return steps;
+}
+
 std::chrono::nanoseconds CompiledTerms::decode_run_time(const StepShape& first,
                                                         std::int64_t num_steps) const {
   BOOST_ASSERT_MSG(first.chunks.empty() && first.decodes.count > 0, "a run consists of decodes alone");
@@ -176,16 +197,14 @@ std::chrono::nanoseconds CompiledTerms::decode_run_time(const StepShape& first,
   std::int64_t longest = first.decodes.context_max;
   std::int64_t total = 0;
   while (num_steps > 0) {
-    const LatticeCell cell = lattice_cell(sum, kSumBits);
-    const LatticeCell longest_cell = lattice_cell(longest, kLongestBits);
-    std::int64_t steps = std::min(num_steps, (cell.begin + cell.width - 1 - sum) / count + 1);
-    if (count > 1) steps = std::min(steps, longest_cell.begin + longest_cell.width - longest);
+    const Place place = place_of(count, sum, longest);
+    const std::int64_t steps = std::min(num_steps, steps_inside(place, count));
     std::int64_t base = others, slope = 0;
     for (std::size_t a = 0; a < terms_.num_attentions(); ++a) {
       BOOST_ASSERT_MSG(terms_.decode_heads(a).window == 0, "a run is summed without windows");
-      const Line line = decode_line(a, count, count == 1 ? 0 : longest, cell);
-      base += at(cell, line.base, line.slope, sum);
-      slope += line.slope * count;
+      const Plane& plane = decode_plane(a, count, place);
+      base += plane.base + plane.sum_slope * place.right + plane.longest_slope * place.up;
+      slope += plane.sum_slope * count + (count > 1 ? plane.longest_slope : 0);
     }
     // While launching takes longer than the kernels do, all steps take as long as launching.
     std::int64_t bound = 0;

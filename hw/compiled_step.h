@@ -6,19 +6,24 @@
 // additions, less than 100 ns:
 //
 //     by tokens, logit rows ...   one entry a size, exact
-//     decodes (n, sum, longest)   linear in the context sum between knots, for each
-//                                 count and each 1/64 octave of the longest context,
-//                                 rounded up
-//     chunk (new, old)            linear in the old tokens between knots, for each
+//     decodes (n, sum, longest)   linear in context sum and longest context on the
+//                                 two triangles of each cell, for each count n
+//     chunk (new, old)            linear in the old tokens on each cell, for each
 //                                 number of new tokens
 //
-// Knots are 32 to an octave (hw/lattice.h). Between two of them the smooth terms
-// bend so little that a step is off by less than 0.1 % (tests/hw/compiled_step_test.cc).
-// Slopes are rounded down and never negative, so no time falls as a step grows.
+// Cells are 1/64 of an octave wide (hw/lattice.h). The smooth terms bend so little
+// on one that a step is off by less than 0.1 % (tests/hw/compiled_step_test.cc).
+//
+//     longest                     Values at corners are rounded up to multiples of
+//       | 01 ------ 11            the cell's larger side, a power of two ticks, so
+//       |  | \  1 |               that all slopes are whole ticks. Slopes are never
+//       |  |  \   |               negative, neighbouring triangles meet, and to the
+//       |  | 0  \ |               right and above sides only grow: no time falls as
+//       | 00 ------ 10 --- sum    a step grows, not by a nanosecond.
 //
 // k decode steps in a row raise the sum by n and the longest by 1 each: inside a
-// cell the times are floor((a i + b) / 2^16), whose sum over i is known in closed
-// form ("floor sum"), equal to k single steps to the nanosecond.
+// triangle their times are floor((a i + b) / 2^16), whose sum over i is known in
+// closed form ("floor sum"), equal to k single steps to the nanosecond.
 //
 // Tables fill on first use. What they hold does not depend on the order of use.
 // Not for several threads at once: each simulation has its own.
@@ -26,6 +31,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -54,29 +60,49 @@ class CompiledTerms {
                                                          std::int64_t num_steps) const;
 
  private:
-  struct Line {
-    std::int64_t base = 0;   // Ticks at the cell's begin.
-    std::int64_t slope = 0;  // Ticks for each token more.
+  // A plane over a triangle, through the cell's corner at the origin.
+  struct Plane {
+    std::int64_t base = 0;           // Ticks.
+    std::int64_t sum_slope = 0;      // Ticks for each token of context more.
+    std::int64_t longest_slope = 0;  // Ticks for each token of the longest more.
   };
-  struct ChunkLines {
-    Line alone;
-    Line shared;
+  struct DecodeCell {
+    Plane lower, upper;
+  };
+  struct Line {
+    std::int64_t base = 0;
+    std::int64_t slope = 0;
+  };
+  struct ChunkCell {
+    Line alone, shared;
+  };
+  // Where in which cell a cohort of decodes is.
+  struct Place {
+    LatticeCell sum, longest;
+    std::int64_t right = 0, up = 0;  // From the cell's corner.
+    [[nodiscard]] bool is_lower() const {
+      return right * longest.width + up * sum.width <= sum.width * longest.width;
+    }
   };
   // What a look-up found last; steps in a row mostly ask for it again.
   struct LastCell {
     std::uint64_t key = ~std::uint64_t{0};
-    Line line;
+    const DecodeCell* cell = nullptr;
   };
   template <class Value>
   using Cells = std::unordered_map<std::uint64_t, Value>;
 
+  [[nodiscard]] static Place place_of(std::int64_t count, std::int64_t sum, std::int64_t longest);
+  [[nodiscard]] static std::int64_t steps_inside(const Place& place, std::int64_t count);
   [[nodiscard]] std::int64_t rows_ticks(Rows rows, std::int64_t size) const;
-  [[nodiscard]] Line decode_line(std::size_t attention, std::int64_t count, std::int64_t longest,
-                                 const LatticeCell& sum) const;
+  [[nodiscard]] const Plane& decode_plane(std::size_t attention, std::int64_t count,
+                                          const Place& place) const;
+  [[nodiscard]] DecodeCell make_decode_cell(std::size_t attention, std::int64_t count,
+                                            const Place& place) const;
   [[nodiscard]] std::int64_t decode_ticks(std::size_t attention, const DecodeAttentionShape& shape) const;
-  [[nodiscard]] std::int64_t chunk_ticks(std::size_t attention, const StepShape& step, bool are_short) const;
-  [[nodiscard]] const ChunkLines& chunk_lines(std::size_t attention, std::int64_t num_tokens,
-                                              const LatticeCell& computed) const;
+  [[nodiscard]] const ChunkCell& chunk_cell(std::size_t attention, std::int64_t num_tokens,
+                                            const LatticeCell& computed) const;
+  [[nodiscard]] std::int64_t chunk_ticks(std::size_t attention, std::span<const Chunk> chunks) const;
   [[nodiscard]] std::int64_t attention_ticks(const StepShape& step) const;
   [[nodiscard]] std::int64_t other_ticks(const StepShape& step) const;
 
@@ -88,9 +114,9 @@ class CompiledTerms {
   std::int64_t unrecorded_ = 0;
   std::int64_t mixed_ = 0;  // Factor of decode attention beside a prefill, in 2^-12.
   mutable std::vector<std::int64_t> by_rows_[4];
-  mutable std::vector<Cells<Line>> decodes_;       // By attention.
-  mutable std::vector<LastCell> last_decode_;      // By attention.
-  mutable std::vector<Cells<ChunkLines>> chunks_;  // By attention.
+  mutable std::vector<Cells<DecodeCell>> decodes_;  // By attention; so the next two.
+  mutable std::vector<LastCell> last_decode_;
+  mutable std::vector<Cells<ChunkCell>> chunks_;
 };
 
 }  // namespace kneepoint::hw

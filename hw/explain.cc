@@ -34,7 +34,7 @@ bool is_busy(const OperatorCost& cost) {
 ExplainedOperator explain_operator(const Operator& op, const RooflineStep& model, const StepShape& step) {
   const GpuSpec& gpu = model.deployment().gpu;
   const OperatorCost cost = cost_of(op, step);
-  const OperatorTime time = time_of(op, step, model.operator_times(), gpu);
+  const OperatorTime time = time_of(op, step, model.operator_times(), gpu, model.costs().mixed_attention);
   const auto count = static_cast<double>(op.stage_count);
   return {.name = op.name,
           .count = op.stage_count,

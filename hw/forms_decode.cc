@@ -12,6 +12,9 @@ constexpr double kMega = 1e6;
 constexpr double kL2Sharpness = 12;
 constexpr double kBytesOfAQuery = 2;  // Queries and outputs are bf16 with either KV type.
 
+constexpr std::array kSplits{1.0,  2.0,  3.0,  4.0,  6.0,  8.0,   12.0,  16.0,
+                             24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0};
+
 using P = DecodeAttentionParams;
 constexpr std::array<ParameterSpec<P>, 18> kParameters{{
     {"launch", "us", &P::launch_us, 1, 30, 11, "kernel start and end"},
@@ -75,16 +78,22 @@ double decode_attention_us(const DecodeAttentionShape& s, const DecodeAttentionP
                         (1 - hit) * params.ramp_us * megabytes / (megabytes + params.ramp_bytes);
 
   const double pairs = count * kv_heads;
-  const double splits = std::max(
-      1.0, std::min(std::clamp(roof.num_sms / pairs, 1.0, params.max_splits), longest / params.split_tokens));
+  const double most_splits = std::min(params.max_splits, std::max(1.0, roof.num_sms / pairs));
   const double waves = std::max(1.0, pairs / roof.num_sms);
   const double tokens = std::max(longest, kv_heads * static_cast<double>(s.context_sum) / roof.num_sms);
-  const double walk = (waves - 1) * params.wave_us * (1 + params.group * std::max(0.0, group - 8) / 8) +
-                      params.token_us * tokens / splits;
-  const double serial = params.serial_us * std::max(longest / splits, std::min(longest, 128.0));
-  const double us = params.launch_us + std::max(smooth_max(memory, walk, params.overlap), serial) +
-                    params.split_us * std::clamp(splits - 1, 0.0, 1.0) + params.merge_us * (splits - 1) +
-                    params.head_us * count * heads / roof.num_sms +
+  const double later_waves = (waves - 1) * params.wave_us * (1 + params.group * std::max(0.0, group - 8) / 8);
+  // The kernel splits as pays. Each candidate grows with every size, and a
+  // larger batch allows fewer of them: so the least grows too.
+  double fastest = HUGE_VAL;
+  for (const double splits : kSplits) {
+    if (splits > most_splits) break;
+    const double walk = later_waves + params.token_us * tokens / splits;
+    const double serial =
+        params.serial_us * std::max(longest / splits, std::min(longest, params.split_tokens));
+    const double merging = splits > 1 ? params.split_us + params.merge_us * (splits - 1) : 0;
+    fastest = std::min(fastest, std::max(smooth_max(memory, walk, params.overlap), serial) + merging);
+  }
+  const double us = params.launch_us + fastest + params.head_us * count * heads / roof.num_sms +
                     (kv_heads >= 2 && count >= 2 && group > 1 ? params.batch_us : 0);
   return std::max(us, decode_attention_floor_us(s, roof, cache));
 }

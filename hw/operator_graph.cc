@@ -86,10 +86,10 @@ StepRows rows_of(const StepShape& step) {
                 .sampled = step.num_sampled,
                 .decode_tokens = step.decodes.count};
   for (const Chunk& chunk : step.chunks) {
-    if (chunk.num_tokens <= kLongestDecode) {
-      rows.decode_tokens += chunk.num_tokens;
-    } else {
+    if (is_prefill(chunk)) {
       rows.chunk_context += chunk.num_tokens + chunk.num_computed_tokens;
+    } else {
+      rows.decode_tokens += chunk.num_tokens;
     }
   }
   return rows;
@@ -198,16 +198,14 @@ OperatorCost cost_of(const Operator& op, const StepShape& step) {
                  },
                  [&](const DecodeAttentionOperator& attention) {
                    if (step.decodes.count > 0)
-                     cost = decode_attention_cost(decode_shape(attention.heads, step.decodes));
+                     cost = decode_attention_cost(decode_shape(attention.pair.decode, step.decodes));
                    for (const Chunk& chunk : step.chunks) {
-                     if (chunk.num_tokens <= kLongestDecode)
-                       add(cost, chunk_attention_cost(attention.heads, chunk));
+                     if (!is_prefill(chunk)) add(cost, chunk_attention_cost(attention.pair.decode, chunk));
                    }
                  },
                  [&](const PrefillAttentionOperator& attention) {
                    for (const Chunk& chunk : step.chunks) {
-                     if (chunk.num_tokens > kLongestDecode)
-                       add(cost, chunk_attention_cost(attention.heads, chunk));
+                     if (is_prefill(chunk)) add(cost, chunk_attention_cost(attention.pair.prefill, chunk));
                    }
                  },
                  [&](const MoeOperator& moe) {

@@ -36,6 +36,9 @@ namespace kneepoint::hw {
 /// are read once for all of its queries. So drafts are verified. Longer chunks
 /// run as prefills.
 constexpr std::int64_t kLongestDecode = 16;
+[[nodiscard]] constexpr bool is_prefill(const Chunk& chunk) {
+  return chunk.num_tokens > kLongestDecode;
+}
 
 /// What an operator's size grows with.
 enum class Rows : std::uint8_t {
@@ -71,12 +74,21 @@ struct AttentionHeads {
   std::size_t window_index = 0;  ///< In StepTimeModel::attention_windows(), if window > 0.
 };
 
+/// The two halves of a layer's attention, which share `decode` and `prefill`.
+struct AttentionPair {
+  AttentionHeads decode;
+  AttentionHeads prefill;
+  [[nodiscard]] const AttentionHeads& heads_for(const Chunk& chunk) const {
+    return is_prefill(chunk) ? prefill : decode;
+  }
+};
+
 struct DecodeAttentionOperator {
-  AttentionHeads heads;
+  AttentionPair pair;
 };
 
 struct PrefillAttentionOperator {
-  AttentionHeads heads;
+  AttentionPair pair;
 };
 
 struct MoeOperator {

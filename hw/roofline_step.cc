@@ -147,16 +147,17 @@ struct OutsideVisitor {
   }
   std::string operator()(const DecodeAttentionOperator& attention) const {
     if (step.decodes.count > 0) {
-      std::string outside = times.outside_range(decode_shape(attention.heads, step.decodes));
+      std::string outside = times.outside_range(decode_shape(attention.pair.decode, step.decodes));
       if (!outside.empty()) return outside;
     }
-    return first_chunk(true, [&](const Chunk& chunk) {
-      return times.outside_range(short_chunk_shape(attention.heads, chunk));
+    return first_chunk(false, [&](const Chunk& chunk) {
+      return times.outside_range(short_chunk_shape(attention.pair.decode, chunk));
     });
   }
   std::string operator()(const PrefillAttentionOperator& attention) const {
-    return first_chunk(false, [&](const Chunk& chunk) {
-      return times.outside_range(chunk_shape(attention.heads, windowed(attention.heads, chunk).piece));
+    return first_chunk(true, [&](const Chunk& chunk) {
+      return times.outside_range(
+          chunk_shape(attention.pair.prefill, windowed(attention.pair.prefill, chunk).piece));
     });
   }
   std::string operator()(const MoeOperator& moe) const {
@@ -172,9 +173,9 @@ struct OutsideVisitor {
   std::string operator()(const ElementwiseOperator&) const { return ""; }
 
   template <class Outside>
-  std::string first_chunk(bool are_short, Outside outside) const {
+  std::string first_chunk(bool prefills, Outside outside) const {
     for (const Chunk& chunk : step.chunks) {
-      if ((chunk.num_tokens <= kLongestDecode) != are_short) continue;
+      if (is_prefill(chunk) != prefills) continue;
       std::string found = outside(chunk);
       if (!found.empty()) return found;
     }

@@ -1,7 +1,6 @@
 #include "hw/step_terms.h"
 
 #include <algorithm>
-#include <boost/assert.hpp>
 
 namespace kneepoint::hw {
 
@@ -23,7 +22,7 @@ OperatorTime at_least(OperatorTime time, const OperatorCost& cost, Precision ari
 OperatorTime chunk_time(const AttentionHeads& heads, const Chunk& chunk, std::int64_t copies,
                         const OperatorTimes& times, const GpuSpec& gpu) {
   OperatorTime time;
-  if (chunk.num_tokens <= kLongestDecode) {
+  if (!is_prefill(chunk)) {
     time = times.decode_attention(short_chunk_shape(heads, chunk, copies), CacheState::kCold);
   } else {
     const WindowedChunk cut = windowed(heads, chunk);
@@ -45,27 +44,33 @@ OperatorTime worse(OperatorTime a, const OperatorTime& b) {
   return a;
 }
 
-// All chunks that are short (decode kernel) or long (prefill kernel).
-OperatorTime chunks_time(const AttentionHeads& heads, const StepShape& step, bool are_short,
-                         const OperatorTimes& times, const GpuSpec& gpu) {
-  OperatorTime total{0, Confidence::kMeasured};
-  double gain = 0;
+// The chunks of one half of attention: what all of them take in company, and what
+// the one that profits least from it takes more alone.
+struct ChunksTime {
+  OperatorTime shared{0, Confidence::kMeasured};
+  double gain_s = 0;
+};
+
+ChunksTime chunks_time(const AttentionPair& pair, const StepShape& step, bool prefills,
+                       const OperatorTimes& times, const GpuSpec& gpu) {
+  ChunksTime sum;
   for (const Chunk& chunk : step.chunks) {
-    if ((chunk.num_tokens <= kLongestDecode) != are_short) continue;
+    if (is_prefill(chunk) != prefills) continue;
+    const AttentionHeads& heads = pair.heads_for(chunk);
     const OperatorTime alone = chunk_time(heads, chunk, 1, times, gpu);
     const double shared = chunk_time(heads, chunk, kManyCopies, times, gpu).seconds / as_double(kManyCopies);
-    total = worse(total, alone);
-    total.seconds += shared;
-    gain = std::max(gain, alone.seconds - shared);
+    sum.shared = worse(sum.shared, alone);
+    sum.shared.seconds += shared;
+    sum.gain_s = std::max(sum.gain_s, alone.seconds - shared);
   }
-  total.seconds += gain;
-  return total;
+  return sum;
 }
 
 struct TimeVisitor {
   const StepShape& step;
   const OperatorTimes& times;
   const GpuSpec& gpu;
+  double mixed_attention;
   StepRows rows;
 
   OperatorTime operator()(const GemmOperator& gemm) const {
@@ -76,18 +81,27 @@ struct TimeVisitor {
     return at_least(times.gemm(shape, CacheState::kCold), gemm_cost(shape), arithmetic, gpu);
   }
 
+  // Short chunks launch with the long ones, if there are any that gain less.
   OperatorTime operator()(const DecodeAttentionOperator& attention) const {
-    OperatorTime time = chunks_time(attention.heads, step, true, times, gpu);
+    const ChunksTime chunks = chunks_time(attention.pair, step, false, times, gpu);
+    OperatorTime time = chunks.shared;
+    if (chunks.gain_s > 0) {
+      time.seconds +=
+          std::max(0.0, chunks.gain_s - chunks_time(attention.pair, step, true, times, gpu).gain_s);
+    }
     if (step.decodes.count == 0) return time;
-    const DecodeAttentionShape shape = decode_shape(attention.heads, step.decodes);
+    const DecodeAttentionShape shape = decode_shape(attention.pair.decode, step.decodes);
     const OperatorTime decodes = at_least(times.decode_attention(shape, CacheState::kCold),
                                           decode_attention_cost(shape), Precision::kBf16, gpu);
-    time.seconds += decodes.seconds;
+    const bool beside = std::ranges::any_of(step.chunks, is_prefill);
+    time.seconds += decodes.seconds * (beside ? mixed_attention : 1);
     return worse(time, decodes);
   }
 
   OperatorTime operator()(const PrefillAttentionOperator& attention) const {
-    return chunks_time(attention.heads, step, false, times, gpu);
+    ChunksTime chunks = chunks_time(attention.pair, step, true, times, gpu);
+    chunks.shared.seconds += chunks.gain_s;
+    return chunks.shared;
   }
 
   OperatorTime operator()(const MoeOperator& moe) const {
@@ -121,9 +135,9 @@ Rows rows_kind(const Operator& op) {
 
 }  // namespace
 
-OperatorTime time_of(const Operator& op, const StepShape& step, const OperatorTimes& times,
-                     const GpuSpec& gpu) {
-  return std::visit(TimeVisitor{step, times, gpu, rows_of(step)}, op.form);
+OperatorTime time_of(const Operator& op, const StepShape& step, const OperatorTimes& times, const GpuSpec& gpu,
+                     double mixed_attention) {
+  return std::visit(TimeVisitor{step, times, gpu, mixed_attention, rows_of(step)}, op.form);
 }
 
 StepTerms::StepTerms(const OperatorGraph& graph, const OperatorTimes& times, const GpuSpec& gpu,
@@ -134,12 +148,9 @@ StepTerms::StepTerms(const OperatorGraph& graph, const OperatorTimes& times, con
     const Operator& op = graph[*vertex];
     num_kernels_ += static_cast<std::int64_t>(weight_of(op));
     if (std::holds_alternative<DecodeAttentionOperator>(op.form)) {
-      attentions_.push_back({.decode = &op, .prefill = nullptr, .weight = weight_of(op)});
+      attentions_.push_back({&op, weight_of(op)});
       num_layers_ += weight_of(op);
-    } else if (std::holds_alternative<PrefillAttentionOperator>(op.form)) {
-      BOOST_ASSERT_MSG(!attentions_.empty(), "a layer's prefill attention follows its decode attention");
-      attentions_.back().prefill = &op;
-    } else {
+    } else if (!std::holds_alternative<PrefillAttentionOperator>(op.form)) {
       others_.push_back(&op);
     }
   }
@@ -149,8 +160,12 @@ double StepTerms::weight_of(const Operator& op) const {
   return as_double(stages_ == Stages::kSlowest ? op.stage_count : op.count);
 }
 
+const AttentionPair& StepTerms::attention_pair(std::size_t attention) const {
+  return std::get<DecodeAttentionOperator>(attentions_[attention].decode->form).pair;
+}
+
 const AttentionHeads& StepTerms::decode_heads(std::size_t attention) const {
-  return std::get<DecodeAttentionOperator>(attentions_[attention].decode->form).heads;
+  return attention_pair(attention).decode;
 }
 
 double StepTerms::by_rows(Rows rows, std::int64_t size) const {
@@ -160,7 +175,7 @@ double StepTerms::by_rows(Rows rows, std::int64_t size) const {
    : rows == Rows::kDecodeTokens ? only.decode_tokens
                                  : only.chunk_context) = size;
   const StepShape none;
-  const TimeVisitor visitor{none, times_, gpu_, only};
+  const TimeVisitor visitor{none, times_, gpu_, 1, only};
   double seconds = 0;
   for (const Operator* op : others_) {
     if (rows_kind(*op) == rows) seconds += weight_of(*op) * std::visit(visitor, op->form).seconds;
@@ -184,31 +199,20 @@ double StepTerms::decodes(std::size_t attention, std::int64_t count, std::int64_
                            .seconds;
 }
 
-namespace {
-const AttentionHeads& heads_for(const Chunk& chunk, const Operator& decode, const Operator& prefill) {
-  return chunk.num_tokens <= kLongestDecode ? std::get<DecodeAttentionOperator>(decode.form).heads
-                                            : std::get<PrefillAttentionOperator>(prefill.form).heads;
-}
-}  // namespace
-
 double StepTerms::chunk_alone(std::size_t attention, const Chunk& chunk) const {
-  const AttentionTerm& term = attentions_[attention];
-  return term.weight *
-         chunk_time(heads_for(chunk, *term.decode, *term.prefill), chunk, 1, times_, gpu_).seconds;
+  const AttentionHeads& heads = attention_pair(attention).heads_for(chunk);
+  return attentions_[attention].weight * chunk_time(heads, chunk, 1, times_, gpu_).seconds;
 }
 
 double StepTerms::chunk_shared(std::size_t attention, const Chunk& chunk) const {
-  const AttentionTerm& term = attentions_[attention];
-  const AttentionHeads& heads = heads_for(chunk, *term.decode, *term.prefill);
-  return term.weight * chunk_time(heads, chunk, kManyCopies, times_, gpu_).seconds / as_double(kManyCopies);
+  const AttentionHeads& heads = attention_pair(attention).heads_for(chunk);
+  return attentions_[attention].weight * chunk_time(heads, chunk, kManyCopies, times_, gpu_).seconds /
+         as_double(kManyCopies);
 }
 
 double StepTerms::device_seconds(const StepShape& step) const {
-  const bool long_chunk =
-      std::ranges::any_of(step.chunks, [](const Chunk& chunk) { return chunk.num_tokens > kLongestDecode; });
   const double kernels = longest_path(graph_, [&](const Operator& op) {
-    const bool beside = long_chunk && std::holds_alternative<DecodeAttentionOperator>(op.form);
-    return weight_of(op) * time_of(op, step, times_, gpu_).seconds * (beside ? costs_.mixed_attention : 1);
+    return weight_of(op) * time_of(op, step, times_, gpu_, costs_.mixed_attention).seconds;
   });
   const bool recorded = step.graph_mode == GraphMode::kFull;
   const double launches = recorded ? 0 : as_double(num_kernels_) * costs_.host_kernel_s;

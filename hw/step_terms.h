@@ -27,9 +27,10 @@
 
 namespace kneepoint::hw {
 
-/// Seconds of one instance of `op` in `step`, floor kept.
+/// Seconds of one instance of `op` in `step`, floor kept. Decode attention beside a
+/// prefill takes `mixed_attention` times as long as alone.
 [[nodiscard]] OperatorTime time_of(const Operator& op, const StepShape& step, const OperatorTimes& times,
-                                   const GpuSpec& gpu);
+                                   const GpuSpec& gpu, double mixed_attention);
 
 class StepTerms {
  public:
@@ -63,10 +64,10 @@ class StepTerms {
  private:
   struct AttentionTerm {
     const Operator* decode = nullptr;
-    const Operator* prefill = nullptr;
     double weight = 1;  // Layers.
   };
   [[nodiscard]] double weight_of(const Operator& op) const;
+  [[nodiscard]] const AttentionPair& attention_pair(std::size_t attention) const;
 
   const OperatorGraph& graph_;
   const OperatorTimes& times_;

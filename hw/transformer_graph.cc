@@ -111,8 +111,8 @@ class Builder {
   }
 
   void attention_pair(const AttentionHeads& decode, const AttentionHeads& prefill) {
-    chain("attention (decode)", DecodeAttentionOperator{decode});
-    chain("attention (prefill)", PrefillAttentionOperator{prefill});
+    chain("attention (decode)", DecodeAttentionOperator{{decode, prefill}});
+    chain("attention (prefill)", PrefillAttentionOperator{{decode, prefill}});
   }
 
   // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434). The cache holds

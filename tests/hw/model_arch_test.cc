@@ -5,10 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/uniform_int_distribution.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "hw/embedded_text.h"
 #include "hw/model_config.h"
 #include "hw/spec_error.h"
 
@@ -309,6 +313,45 @@ TEST(HostileConfig, ThatIsNoJsonIsSaidToBeNone) {
   for (const char* text : {"", "{", "[]", "null", "\"x\"", "{\"a\": \xff}", "<html>"}) {
     EXPECT_THAT(error_of(text), testing::HasSubstr("not a JSON object")) << text;
   }
+}
+
+// Damaged files: a byte changed, a stretch cut out, a number blown up. Each is read as
+// a model whose counts are finite, or refused in one line; nothing else happens.
+TEST(HostileConfig, DamagedFilesAreReadOrRefused) {
+  boost::random::mt19937 random(20261201);
+  const auto below = [&](std::size_t n) {
+    return boost::random::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+  };
+  const char* const values[] = {"-1",   "0",       "9223372036854775808", "1e308", "null", "[[]]", "{}",
+                                "\"\"", "16777216"};
+  int refused = 0;
+  int read = 0;
+  for (const bundled::EmbeddedText& model : bundled::models()) {
+    for (int i = 0; i < 300; ++i) {
+      std::string text(model.text);
+      const std::size_t at = below(text.size());
+      if (i % 3 == 0) {
+        text[at] = static_cast<char>(below(256));
+      } else if (i % 3 == 1) {
+        text.erase(at, 1 + below(40));
+      } else if (const std::size_t colon = text.find(": ", at); colon != std::string::npos) {
+        text.replace(colon + 2, text.find_first_of(",\n", colon) - colon - 2,
+                     values[below(std::size(values))]);
+      }
+      try {
+        const ModelArch arch = parse_model_config(text, "damaged.json", "damaged");
+        EXPECT_TRUE(std::isfinite(parameter_count(arch)));
+        EXPECT_GT(kv_values_per_token_and_layer(arch), 0);
+        read += 1;
+      } catch (const SpecError& error) {
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+        EXPECT_THAT(error.what(), testing::StartsWith("damaged.json: "));
+        refused += 1;
+      }
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(ModelFiles, AreReadFromAPathOrItsFolder) {

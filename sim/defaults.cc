@@ -242,6 +242,9 @@ void resolve_limits(const pb::RunConfig& asked, RunConfig& config) {
   const std::int64_t factor = mode == PerformanceMode::kThroughput ? 2 : 1;
   const char* doubled = factor > 1 ? ", doubled by --performance-mode throughput" : "";
   const DeviceDefaults device = device_defaults(config.deployment.gpu);
+  if (asked.has_max_num_seqs() && asked.max_num_seqs() < 1) {  // Else the other limit would be blamed.
+    throw UsageError(fmt::format("--max-num-seqs is {}; give at least 1", asked.max_num_seqs()));
+  }
   e.max_num_seqs = asked.has_max_num_seqs() ? asked.max_num_seqs() : device.seqs * factor;
   if (asked.has_max_num_batched_tokens()) {
     e.max_num_batched_tokens = asked.max_num_batched_tokens();

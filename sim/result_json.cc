@@ -1,6 +1,8 @@
 #include "sim/result_json.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -21,6 +23,13 @@ Json seconds_or_null(SimTime time) {
 
 Json share_or_null(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? Json(static_cast<double>(part) / static_cast<double>(whole)) : Json(nullptr);
+}
+
+// A name that is a file's path loses its folders; meta-llama/Llama-3.1-8B is a name.
+std::string without_folders(std::string_view name) {
+  const bool is_file = name.ends_with(".json") || name.ends_with(".textproto") || name.ends_with(".pb");
+  const std::size_t slash = name.rfind('/');
+  return std::string(is_file && slash != std::string_view::npos ? name.substr(slash + 1) : name);
 }
 
 bool all_at_once(const ClientConfig& client) {
@@ -80,8 +89,8 @@ void add_vllm_keys(Json& json, const RunResult& result) {
   json["endpoint_type"] = "kneepoint";
   json["backend"] = "kneepoint";
   json["label"] = nullptr;
-  json["model_id"] = result.config.model_name;
-  json["tokenizer_id"] = result.config.model_name;
+  json["model_id"] = without_folders(result.config.model_name);
+  json["tokenizer_id"] = json["model_id"];
   json["num_prompts"] = metrics.requests() + result.summary.unfinished;
   json["request_rate"] =
       client.request_rate && !all_at_once(client) ? Json(*client.request_rate) : Json("inf");
@@ -181,10 +190,35 @@ void add_origin(Json& json, const RunResult& result) {
   }
   json["inputs"] = std::move(inputs);
   json["provenance"] = result.provenance;
-  json["configuration"] = result.configuration;
+  json["configuration"] = configuration_without_places(result.configuration);
 }
 
 }  // namespace
+
+std::string configuration_without_places(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, length);
+    text.remove_prefix(length);
+    const std::string_view field = line.substr(0, line.find(':'));
+    if (field == "out" || field == "step_log" || field == "format") {
+      continue;
+    }
+    const std::size_t open = line.find('"');
+    const std::size_t close = line.rfind('"');
+    if (line.front() == '#' || open == close) {
+      kept += line;
+      continue;
+    }
+    kept += line.substr(0, open + 1);
+    kept += field == "trace"
+                ? std::filesystem::path(line.substr(open + 1, close - open - 1)).filename().string()
+                : without_folders(line.substr(open + 1, close - open - 1));
+    kept += line.substr(close);
+  }
+  return kept;
+}
 
 std::string result_json(const RunResult& result) {
   Json json;

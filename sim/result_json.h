@@ -10,10 +10,14 @@
 // --save-detailed. Request rate "inf" means the trace's own times, as
 // vLLM writes for --self-timed, or all at once; `arrivals` tells the two apart.
 //
+// Nothing says where files lay: inputs are named without their folders, the
+// configuration, too, and it leaves out where the output went.
+//
 // One key a line. Numbers in their shortest form that reads back as the same.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "sim/report.h"
 
@@ -21,5 +25,9 @@ namespace kneepoint::sim {
 
 /// The text of result.json, ending in a newline.
 [[nodiscard]] std::string result_json(const RunResult& result);
+
+/// A resolved configuration (text format, a field a line) without places: input files by base name; no `out`,
+/// `step_log` and `format`, which change nothing that happens.
+[[nodiscard]] std::string configuration_without_places(std::string_view text);
 
 }  // namespace kneepoint::sim

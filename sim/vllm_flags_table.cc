@@ -59,7 +59,7 @@ constexpr Flag kModel[] = {
     {"enable-expert-parallel", kNone, "spread experts over the GPUs", "-ep"},
     {"enforce-eager", kNone, "no compilation, no CUDA graphs"},
     {"optimization-level", kOne, "2 (default), 3 (the same), 0 (as --enforce-eager)", "-O"},
-    {"performance-mode", kOne, "balanced (default) or throughput (limits x 2)"},
+    {"performance-mode", kOne, "balanced (default), throughput (limits x 2), interactivity (more CUDA graphs)"},
     {"speculative-config", kJson, "method, num_speculative_tokens, synthetic_acceptance_rates, ...", "-sc"},
 };
 constexpr Flag kCache[] = {

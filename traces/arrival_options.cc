@@ -64,7 +64,8 @@ void add_arrival_options(CLI::App& app, ArrivalArguments& a) {
                  "Envelope: AMPLITUDE:PHASE,... of the harmonics of --period; phase in turns");
   app.add_option("--period", a.options.envelope.period_s, "Seconds of the first harmonic")
       ->capture_default_str();
-  app.add_option("--spike", a.spikes, "Envelope: AT:SECONDS:FACTOR on the rate; may be repeated");
+  app.add_option("--spike", a.spikes, "Envelope: AT:SECONDS:FACTOR on the rate; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--ramp", a.ramp, "Envelope: FROM:TO:SECONDS, factor on the rate");
   app.add_option("--seed", a.options.seed, "Seed of all random streams")->capture_default_str();
 }

@@ -37,8 +37,9 @@ void add_options(CLI::App& app, ConvertArguments& a) {
       fmt::format("Format of OUT ({}); default: by its ending", fmt::join(export_formats(), ", ")));
   app.add_option("--columns", a.import.columns, "Names of columns: arrival=ts,prompt=in,output=out");
   app.add_option("--time-unit", a.time_unit, "Unit of numbers in the arrival column: s, ms, us, ns");
-  app.add_option("--block-size", a.import.block_size,
-                 "Tokens per hash id: of IN, and of OUT with --to timed-trace (16)");
+  app.add_option("--block-size", a.import.block_size, "Tokens per hash id of IN; default the format's");
+  app.add_option("--to-block-size", a.to.block_size, "Tokens per hash id of OUT, with --to timed-trace")
+      ->capture_default_str();
   app.add_flag("--sort", a.import.sort, "Sort by arrival, in memory, and say how many rows moved");
   app.add_option("--skip-bad-rows", a.import.skip_bad_rows,
                  "Pass over up to N rows that cannot be read, and count them");
@@ -59,7 +60,7 @@ int run_convert(const Arguments& arguments) {
   app.footer("Formats of IN:" + format_list() +
              "\n\nExample: traces convert --from azure AzureLLMInferenceTrace_conv.csv conv.pb\n"
              "         traces convert --columns arrival=ts,prompt=in,output=out log.csv log.pb\n"
-             "         traces convert --to timed-trace --block-size 16 log.pb log.jsonl");
+             "         traces convert --to timed-trace --to-block-size 16 log.pb log.jsonl");
   add_options(app, a);
   if (const auto done = parse_arguments(app, arguments)) return *done;
 
@@ -78,10 +79,8 @@ int run_convert(const Arguments& arguments) {
   if (a.to.format.empty())
     throw TraceError(
         fmt::format("{}: the ending names no format; say --to {}", a.out, fmt::join(export_formats(), "|")));
-  if (a.import.block_size) {
-    if (*a.import.block_size < 1)
-      throw TraceError(fmt::format("--block-size is {}; it must be at least 1", *a.import.block_size));
-    a.to.block_size = *a.import.block_size;
+  if (app.count("--to-block-size") > 0 && a.to.format != "timed-trace") {
+    throw TraceError("--to-block-size needs --to timed-trace");
   }
 
   const auto records = import_trace(a.in, a.import);

@@ -31,7 +31,7 @@ struct ImportOptions {
   std::uint64_t skip_bad_rows = 0;         ///< Pass over up to so many rows that cannot be read.
   bool recover = false;                    ///< Keep what is whole of a file that was cut.
   std::optional<ArrivalOptions> arrivals;  ///< For formats without times; num_requests is not needed.
-  double chars_per_token = 4;              ///< For formats that hold text: an estimate, said in the source.
+  std::optional<double> chars_per_token;   ///< For formats that hold text: an estimate, 4 if not told.
 };
 
 /// What happened on the way; complete once next() returned false.
@@ -55,7 +55,8 @@ struct ImportFormat {
 /// All formats, ordered by name.
 [[nodiscard]] std::vector<ImportFormat> import_formats();
 
-/// Throws TraceError for an unknown format or a file that is not of it.
+/// Throws TraceError for an unknown format, a file that is not of it, or an option
+/// that the format would not look at.
 [[nodiscard]] std::unique_ptr<Importer> import_trace(const std::filesystem::path& path,
                                                      const ImportOptions& options);
 

@@ -325,9 +325,9 @@ std::unique_ptr<Importer> import_sharegpt(const fs::path& path, const ImportOpti
                     "many begin a second",
                     path.string()));
   }
-  if (!(options.chars_per_token >= 0.5 && options.chars_per_token <= 100)) {
-    throw TraceError(
-        fmt::format("--chars-per-token is {}; it must lie in 0.5..100", options.chars_per_token));
+  const double chars_per_token = options.chars_per_token.value_or(4);
+  if (!(chars_per_token >= 0.5 && chars_per_token <= 100)) {
+    throw TraceError(fmt::format("--chars-per-token is {}; it must lie in 0.5..100", chars_per_token));
   }
   ShareGptListener found;
   parse(path, found);
@@ -342,17 +342,15 @@ std::unique_ptr<Importer> import_sharegpt(const fs::path& path, const ImportOpti
       ++empty;
       continue;
     }
-    append_conversation(turns, ++session, to_ns(arrivals->next_s()), options.chars_per_token, next_content,
-                        records);
+    append_conversation(turns, ++session, to_ns(arrivals->next_s()), chars_per_token, next_content, records);
   }
   if (session == 0)
     throw TraceError(fmt::format("{}: holds no conversation with a question and an answer", path.string()));
   if (empty > 0)
     report.notices.push_back(
         fmt::format("{} conversations without a question and an answer left out", empty));
-  report.notices.push_back(
-      fmt::format("token counts are estimates: text at {} characters a token (--chars-per-token)",
-                  options.chars_per_token));
+  report.notices.push_back(fmt::format(
+      "token counts are estimates: text at {} characters a token (--chars-per-token)", chars_per_token));
   return std::make_unique<ListImporter>(std::move(records), std::move(report));
 }
 

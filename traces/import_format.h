@@ -27,6 +27,8 @@ struct FormatRow {
   std::string_view summary;
   Container container;
   std::span<const ColumnNames> columns = {};  ///< Alternatives: the first one the file has is meant.
+  /// Which options it looks at, beside those of every table if it is one.
+  std::string_view takes = "";
   TimeUnit unit = TimeUnit::kSeconds;
   bool epoch_by_size = true;     ///< Large numbers are epoch times whose size shows their unit.
   std::int64_t block_size = 0;   ///< Tokens per hash id; 0: must be told or found out.

@@ -52,22 +52,26 @@ constexpr std::array kFormats{
               .summary = "any JSON Lines; --columns names its fields",
               .container = Container::kJsonl,
               .columns = kOwn,
+              .takes = "block-size",
               .optional_fields = true},
     FormatRow{.name = "mooncake",
               .summary = "Mooncake (JSONL, ms, hash_ids of 512-token blocks)",
               .container = Container::kJsonl,
               .columns = kHashed,
+              .takes = "block-size",
               .unit = TimeUnit::kMilliseconds,
               .epoch_by_size = false,
               .block_size = 512},
     FormatRow{.name = "pb",
               .summary = "this tool's own trace files",
               .container = Container::kDocument,
+              .takes = "recover",
               .make = &import_pb},
     FormatRow{.name = "qwen-bailian",
               .summary = "Qwen Bailian traces (JSONL, hash_ids of 16-token blocks, turns)",
               .container = Container::kJsonl,
               .columns = kQwen,
+              .takes = "block-size",
               .epoch_by_size = false,
               .block_size = 16},
     FormatRow{.name = "servegen",
@@ -77,6 +81,7 @@ constexpr std::array kFormats{
     FormatRow{.name = "sharegpt",
               .summary = "ShareGPT conversations (JSON, tokens estimated from text)",
               .container = Container::kDocument,
+              .takes = "rate chars-per-token",
               .make = &import_sharegpt},
     FormatRow{.name = "sharegpt-lengths",
               .summary = "lengths without times (CSV); needs --rate",
@@ -89,11 +94,13 @@ constexpr std::array kFormats{
     FormatRow{.name = "timed-trace",
               .summary = "what `vllm bench serve --dataset-name timed_trace` replays (JSONL)",
               .container = Container::kJsonl,
-              .columns = kHashed},
+              .columns = kHashed,
+              .takes = "block-size"},
     FormatRow{.name = "vidur", .summary = "Vidur (CSV)", .container = Container::kCsv, .columns = kVidur},
     FormatRow{.name = "vllm-bench",
               .summary = "a result that `vllm bench serve --save-detailed` saved (JSON)",
               .container = Container::kDocument,
+              .takes = "sort skip-bad-rows",
               .make = &import_vllm_bench},
 };
 static_assert(std::ranges::is_sorted(kFormats, {}, &FormatRow::name));
@@ -231,8 +238,40 @@ const FormatRow& sniff_format(const fs::path& path) {
   return *found;
 }
 
+namespace {
+
+// What every table format looks at.
+constexpr std::string_view kTables = "columns time-unit sort skip-bad-rows recover rate";
+
+// An option that the format would not look at is a misunderstanding.
+void check_taken(const FormatRow& format, const ImportOptions& options) {
+  const auto takes = [&format](std::string_view option) {
+    const bool table = format.container != Container::kDocument;
+    return format.takes.find(option) != std::string_view::npos ||
+           (table && kTables.find(option) != std::string_view::npos);
+  };
+  const auto check = [&](std::string_view option, bool given) {
+    if (given && !takes(option))
+      throw TraceError(fmt::format("--{} says nothing to format {}", option, format.name));
+  };
+  check("columns", !options.columns.empty());
+  check("time-unit", options.time_unit.has_value());
+  check("block-size", options.block_size.has_value());
+  check("sort", options.sort);
+  check("skip-bad-rows", options.skip_bad_rows > 0);
+  check("recover", options.recover);
+  check("rate", options.arrivals.has_value());
+  check("chars-per-token", options.chars_per_token.has_value());
+  if (options.block_size && *options.block_size < 1) {
+    throw TraceError(fmt::format("--block-size is {}; it must be at least 1", *options.block_size));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Importer> import_trace(const fs::path& path, const ImportOptions& options) {
   const FormatRow& format = options.format.empty() ? sniff_format(path) : by_name(options.format);
+  check_taken(format, options);
   return format.make != nullptr ? format.make(path, options) : import_rows(path, format, options);
 }
 

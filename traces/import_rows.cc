@@ -129,6 +129,9 @@ class RowImporter final : public Importer {
     rows_ = format.container == Container::kCsv ? csv_rows(std::move(lines), wanted)
                                                 : json_rows(std::move(lines), wanted, names_.ids);
     native_segments_ = names_.ids == "segments";
+    if (native_segments_ && options_.block_size) {
+      throw TraceError("--block-size needs --columns ids=FIELD: segments have lengths of their own");
+    }
     if (arrival_ && options_.arrivals) {
       throw TraceError(
           fmt::format("{}: format {} has times of its own; `traces transform --scale-rate` changes them",

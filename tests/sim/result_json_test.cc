@@ -201,6 +201,31 @@ TEST(ResultJson, OneKeyALineAndTheSameBytesAgain) {
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
 }
 
+TEST(ResultJson, SaysNothingOfPlaces) {
+  EXPECT_EQ(configuration_without_places("# proto-file: sim/run_config.proto\n"
+                                         "trace: \"/home/me/traces/week 3\"\n"
+                                         "model: \"../models/config.json\"\n"
+                                         "rates: \"/opt/h100.textproto\"\n"
+                                         "served: \"meta-llama/Llama-3.1-8B\"\n"
+                                         "max_num_seqs: 256\n"
+                                         "out: \"/tmp/out\"\n"
+                                         "step_log: \"steps.log\"\n"
+                                         "format: \"json\"\n"
+                                         "strict: false"),
+            "# proto-file: sim/run_config.proto\n"
+            "trace: \"week 3\"\n"
+            "model: \"config.json\"\n"
+            "rates: \"h100.textproto\"\n"
+            "served: \"meta-llama/Llama-3.1-8B\"\n"
+            "max_num_seqs: 256\n"
+            "strict: false");
+  EXPECT_EQ(configuration_without_places(""), "");
+  SmallRun run;
+  run.config.model_name = "/home/me/config.json";
+  EXPECT_EQ(run.text().find("/home"), std::string::npos);
+  EXPECT_EQ(run.json()["tokenizer_id"], "config.json");
+}
+
 TEST(ResultJson, ANameThatIsNoUtf8IsWrittenAllTheSame) {
   SmallRun run;
   run.config.model_name = "llama\xff";

@@ -85,15 +85,18 @@ TEST(Tool, GeneratesTheSameBytesEverywhere) {
     const char* arguments;
     const char* sha256;
   } kPins[] = {
-      {"--arrivals gamma --burstiness 0.2 --rate 25 --requests 5000 --random-range-ratio 0.5", "dbca997db075f3d708b1a8d5a713e7b663307d690db76161f9787b72be40a033"},
+      {"--arrivals gamma --burstiness 0.2 --rate 25 --requests 5000 --random-range-ratio 0.5",
+       "dbca997db075f3d708b1a8d5a713e7b663307d690db76161f9787b72be40a033"},
       {"--arrivals mmpp --states 1:50,10:5 --rate 9 --requests 5000 --diurnal 0.5:0.25,0.2:0 --period 300 "
        "--prompt-tokens lognormal:900:1.3 --output-tokens zipf:1.1:4000 --length-correlation 0.4",
        "aad16425086a441c5fe506fbe2915067cdb167f5b99e0660b5f8d8fccd7d34a9"},
       {"--arrivals weibull --cv 3 --rate 2 --requests 5000 --turns uniform:1:9 --tool-calls zipf:1:6 "
        "--system-prompts 7 --system-prompt-tokens 300 --ramp 0.5:2:100",
        "df85dd67e7b708f306fa896d7fb04e1c9de2364c737fd54e83915f9f0bfbbf30"},
-      {"--arrivals vllm-bench --burstiness 0.7 --rate 3 --requests 5000 --spike 10:5:4", "d2cf47b540f6ecf2134800e63bc5f497fd067787c000f4ee4d277b68227cff0f"},
-      {"--arrivals pareto --shape 1.7 --rate 3 --requests 5000", "aca0a9781aaa297d75edfc7a766636b91c2298bbc47f58b716842f38c9052c2b"},
+      {"--arrivals vllm-bench --burstiness 0.7 --rate 3 --requests 5000 --spike 10:5:4",
+       "d2cf47b540f6ecf2134800e63bc5f497fd067787c000f4ee4d277b68227cff0f"},
+      {"--arrivals pareto --shape 1.7 --rate 3 --requests 5000",
+       "aca0a9781aaa297d75edfc7a766636b91c2298bbc47f58b716842f38c9052c2b"},
   };
   const TempFolder folder;
   for (const auto& pin : kPins) {

@@ -321,6 +321,24 @@ TEST(Columns, SayWhatTheyDoNotKnow) {
   EXPECT_EQ(with("arrival=ts,prompt=in,output=out"), "");
 }
 
+// Options that a format does not look at are refused, not ignored.
+TEST(Options, ThatAFormatWouldIgnoreAreRefused) {
+  const TempFolder folder;
+  const auto azure = folder.write("t", kFormats[0].text);
+  const auto bench = folder.write("b", kFormats[9].text);
+  ImportOptions options;
+  options.block_size = 16;
+  EXPECT_THAT(error_of([&] { (void)import_trace(azure, options); }),
+              HasSubstr("--block-size says nothing to format azure"));
+  options = {};
+  options.columns = "arrival=x";
+  EXPECT_THAT(error_of([&] { (void)import_trace(bench, options); }),
+              HasSubstr("--columns says nothing to format vllm-bench"));
+  options = {};
+  options.arrivals.emplace();
+  EXPECT_THAT(error_of([&] { (void)import_trace(azure, options); }), HasSubstr("has times of its own"));
+}
+
 TEST(Sorting, SaysHowManyRowsMoved) {
   const TempFolder folder;
   ImportOptions options;

@@ -150,10 +150,12 @@ void KvCache::release(Request& request) {
   request.num_passed = 0;
 }
 
-std::int64_t KvCache::blocks_on_empty_pool(const Request& request, std::int32_t new_tokens) const {
-  const std::int32_t until = std::min(new_tokens + lookahead_, max_model_len_);
-  const std::int32_t gate = gate_whole_sequence_ ? gate_blocks(request) : 0;
-  return std::max(gate, blocks_for(until, block_size_));
+std::int64_t KvCache::blocks_on_empty_pool(const Request& request, std::int32_t first_chunk) const {
+  const auto until = [this](std::int32_t tokens) {
+    return blocks_for(std::min(tokens + lookahead_, max_model_len_), block_size_);
+  };
+  const std::int32_t whole = until(request.num_tokens);
+  return window_ ? std::max(std::min(whole, window_->most_held_blocks()), until(first_chunk)) : whole;
 }
 
 void KvCache::drop_passed_blocks(Request& request) {

@@ -54,8 +54,9 @@ class KvCache {
   /// Frees the whole table, tail first.
   void release(Request& request);
 
-  /// Blocks that admit() would want for the request on an empty pool with nobody running.
-  [[nodiscard]] std::int64_t blocks_on_empty_pool(const Request& request, std::int32_t new_tokens) const;
+  /// Blocks that the request, admitted with `first_chunk` tokens, must have had at once before it gets its next
+  /// token: all that it knows, or what its window holds and the first chunk.
+  [[nodiscard]] std::int64_t blocks_on_empty_pool(const Request& request, std::int32_t first_chunk) const;
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   void preset_free_queue(std::span<const FreeBlock> queue) { pool_.preset_free_queue(queue); }

@@ -61,7 +61,7 @@ void Stepwise::plan_step(StepPlan& plan) {
   planned_.clear();
   plan_requests(plan);
   if (plan.admission_stop != AdmissionStop::kQueueEmpty) {
-    plan.not_admitted = waiting_head();
+    plan.not_admitted = waiting_.empty() ? kNoRequest : requests_[waiting_.front()].id;
   }
   for (Planned& planned : planned_) {
     ScheduledRequest& share = planned.share;

@@ -161,11 +161,11 @@ std::int64_t VllmV1::blocks_needed_by_head() const {
   }
   const Request& head = requests_[waiting_.front()];
   const Limits limits = begin_step();
-  std::int64_t tokens = std::min<std::int64_t>(head.num_tokens, left(limits));
+  std::int64_t first_chunk = std::min<std::int64_t>(head.num_tokens, left(limits));
   if (limits.cap > 0) {
-    tokens = std::min(tokens, limits.cap);
+    first_chunk = std::min(first_chunk, limits.cap);
   }
-  return kv_.blocks_on_empty_pool(head, static_cast<std::int32_t>(tokens));
+  return kv_.blocks_on_empty_pool(head, static_cast<std::int32_t>(first_chunk));
 }
 
 RequestId VllmV1::waiting_head() const {

@@ -188,6 +188,9 @@ void EventLoop::abort_reaches_engine(Live& live) {
 // oldest batch ends.
 void EventLoop::wake_engine() {
   if (server_.idle()) {
+    if (!turn_planned_) {
+      parts_.engine.set_engine_turn(0);  // A wave begins (spec.md 2.5).
+    }
     plan_turn(SimDuration{0});
   }
 }
@@ -217,8 +220,11 @@ void EventLoop::engine_turns() {
   }
   note_load();
   blocked_by_plan_ = load_.num_waiting;
-  if (!server_.computing() && load_.num_running == 0) {
-    end_head_that_never_fits();
+  const bool nothing_runs = !server_.computing() && load_.num_running == 0;
+  if (nothing_runs && load_.num_waiting > 0) {
+    end_head_that_never_runs();
+  } else {
+    passed_over_ = engine::kNoRequest;
   }
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
@@ -228,15 +234,21 @@ void EventLoop::engine_turns() {
 
 // Nothing runs, so the pool is as empty as it will ever be: a head that needs
 // more than all of it waits forever, and everyone behind it. vLLM hangs here.
-void EventLoop::end_head_that_never_fits() {
-  if (parts_.engine.blocks_needed_by_head() <= load_.usable_blocks) {
+// And an engine that twice plans nothing for the same head, which has the whole
+// server to itself, never will: its policy cannot run it.
+void EventLoop::end_head_that_never_runs() {
+  const engine::RequestId id = parts_.engine.waiting_head();
+  const bool too_large = parts_.engine.blocks_needed_by_head() > load_.usable_blocks;
+  if (!too_large && std::exchange(passed_over_, id) != id) {
     return;
   }
-  Live& head = live_of(parts_.engine.waiting_head());
-  ++summary_.never_fit;
-  summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
-  parts_.engine.abort_request(head.request.id);
-  end_at_server(head, RequestEnd::kNeverFits, events_.now() + front_end_.output);
+  Live& head = live_of(id);
+  if (too_large) {
+    ++summary_.never_fit;
+    summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
+  }
+  parts_.engine.abort_request(id);
+  end_at_server(head, too_large ? RequestEnd::kNeverFits : RequestEnd::kIgnored, events_.now() + front_end_.output);
   note_load();
 }
 

@@ -80,7 +80,7 @@ class EventLoop final : private Sampler {
   void deliver_tokens(Live& live, const engine::EmittedTokens& tokens, std::int64_t place);
   void end_at_server(Live& live, RequestEnd end, SimTime at_client);
   void leave_server(Live& live);
-  void end_head_that_never_fits();
+  void end_head_that_never_runs();
   void watch_progress();
   void note_load();
   void close_books();
@@ -109,6 +109,7 @@ class EventLoop final : private Sampler {
   SimDuration wait_for_next_step_{0};       // By those who came after the newest plan.
   std::int64_t blocked_by_plan_ = 0;        // Waited on after the newest plan.
   std::int64_t steps_without_tokens_ = 0;
+  engine::RequestId passed_over_ = engine::kNoRequest;  // The head when an idle engine last planned nothing.
 
   // Reused.
   Send send_;

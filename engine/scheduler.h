@@ -93,6 +93,12 @@ class Scheduler {
   /// That request, or kNoRequest.
   [[nodiscard]] virtual RequestId waiting_head() const = 0;
 
+  /// Those requests of the newest plan, in planned order, that were looked at one by one: all but
+  /// StepPlan::num_unwalked members of the cohort.
+  virtual void for_each_walked(const std::function<void(const ScheduledRequest&)>& visit) const {
+    for_each_scheduled(visit);
+  }
+
   /// Every request of the newest plan in planned order, plain decodes included.
   virtual void for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const = 0;
 };

@@ -150,7 +150,7 @@ void Stepwise::update(const StepResult& result, StepOutcome& outcome) {
     std::int32_t kept = 0;
     const FinishReason finish = append(r, sampled, kept);
     if (kept > 0) {
-      outcome.emitted.push_back({r.id, kept, finish});
+      outcome.emitted.push_back({r.id, kept, finish, outcome.num_emitted++});
     }
     if (finish != FinishReason::kNone) {
       leave(planned.slot);

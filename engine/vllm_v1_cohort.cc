@@ -32,17 +32,22 @@ bool VllmV1::plan_cohort(Limits& limits, StepPlan& plan, Batch& batch) {
   const std::size_t others_in_flight = num_in_flight_ - 1;  // This batch counts already.
   join_fresh(batch);
   eject_ended(step_ - 1);
-  if (cohort_.empty()) {
-    cohort_planned_ = step_;
-    return false;  // Nothing to spare: all are loose.
-  }
   Limits left_over = limits;
-  if (others_in_flight != (async_ ? 1 : 0) || limits.defers_prefills || !size_loose(left_over)) {
-    dissolve_cohort();
+  std::int64_t CohortUse::*obstacle = nullptr;
+  if (others_in_flight != (async_ ? 1 : 0)) {
+    obstacle = &CohortUse::for_pipeline;
+  } else if (limits.defers_prefills) {
+    obstacle = &CohortUse::for_throttle;
+  } else {
+    size_loose(left_over, obstacle);
+  }
+  if (obstacle != nullptr || cohort_.empty()) {  // Or all are loose, and there is nothing to spare.
+    dissolve_cohort(obstacle);
     batch.joined.clear();
     cohort_planned_ = step_;
     return false;
   }
+  ++use_.unwalked;
   take_cohort_blocks(batch);
   limits = left_over;
   batch.num_unwalked = cohort_.size();
@@ -75,9 +80,8 @@ void VllmV1::join_fresh(Batch& batch) {
   }
 }
 
-/// What each loose request gets, in order, between the members. False if a member would get nothing, or if
-/// blocks are short.
-bool VllmV1::size_loose(Limits& limits) {
+/// What each loose request gets, in order, between the members. `short_of` is set if a member would get nothing.
+void VllmV1::size_loose(Limits& limits, std::int64_t CohortUse::*& short_of) {
   loose_tokens_.clear();
   std::int64_t passed = 0;  // Members served.
   std::int64_t blocks = static_cast<std::int64_t>(cohort_.begin_block(step_).size());
@@ -94,7 +98,8 @@ bool VllmV1::size_loose(Limits& limits) {
   for (const Slot slot : loose_) {
     const Request& r = requests_[slot];
     if (!serve_members(cohort_.count_before(r.order))) {
-      return false;
+      short_of = &CohortUse::for_budget;
+      return;
     }
     const std::int32_t tokens = left(limits) <= 0 || sits_out(r, limits) ? 0 : std::max(gap_to_close(r, limits), 0);
     loose_tokens_.push_back(tokens);
@@ -103,7 +108,11 @@ bool VllmV1::size_loose(Limits& limits) {
       spend(limits, tokens);
     }
   }
-  return serve_members(cohort_.size()) && blocks <= kv_.pool().num_free();
+  if (!serve_members(cohort_.size())) {
+    short_of = &CohortUse::for_budget;
+  } else if (blocks > kv_.pool().num_free()) {
+    short_of = &CohortUse::for_blocks;
+  }
 }
 
 /// Blocks in the order in which walking would take them.
@@ -155,6 +164,52 @@ void VllmV1::take_cohort_blocks(Batch& batch) {
   serve_members(next_order_);
 }
 
+std::int64_t VllmV1::steady_turns(std::int64_t limit) {
+  if (!only_cohort_runs() || !waiting_stays()) {
+    return 0;
+  }
+  std::int64_t turns = std::min(limit, cohort_.next_end() - step_);
+  std::int64_t blocks = kv_.pool().num_free();
+  for (std::int64_t turn = 1; turn <= turns; ++turn) {
+    blocks -= static_cast<std::int64_t>(cohort_.begin_block(step_ + turn).size());
+    if (blocks < 0) {
+      turns = turn - 1;
+    }
+  }
+  return turns;
+}
+
+bool VllmV1::only_cohort_runs() const {
+  const bool alone = !cohort_.empty() && loose_.empty() && fresh_.empty() && ended_.empty();
+  return alone && num_in_flight_ == batches_.size() && std::ranges::all_of(batches_, [this](const Batch& batch) {
+           return batch.planned.empty() && batch.joined.empty() && batch.num_unwalked == cohort_.size();
+         });
+}
+
+/// Whether those who wait are passed over in each coming step for the reason of the newest one. Blocks only become
+/// fewer meanwhile; but with prefix caching the head's own prefix may come to be known.
+bool VllmV1::waiting_stays() const {
+  if (prefill_schedule_interval_ != 1) {
+    return false;
+  }
+  return waiting_.empty() || admission_stop_ == AdmissionStop::kMaxNumSeqs ||
+         (admission_stop_ == AdmissionStop::kKvBlocks && !kv_.caching());
+}
+
+void VllmV1::advance(std::int64_t num_turns) {
+  for (std::int64_t turn = 0; turn < num_turns; ++turn) {
+    ++step_;
+    take_cohort_blocks(batches_[newest_]);
+  }
+  next_turn_ += num_turns;
+  use_.steady += num_turns;
+  cohort_planned_ += num_turns;
+  cohort_updated_ += num_turns;
+  for (Batch& batch : batches_) {
+    batch.step += num_turns;
+  }
+}
+
 /// A member's share of step `step`.
 VllmV1::Planned VllmV1::spell_out(const CohortMember& member, std::int64_t step) const {
   Planned planned;
@@ -176,28 +231,45 @@ void VllmV1::eject_ended(std::int64_t last_step) {
 }
 
 void VllmV1::eject(const CohortMember& member) {
-  move_into_batches(member);
+  const bool listed = move_into_batches(member);
+  BOOST_ASSERT_MSG(listed, "CONSERVE_REQUESTS: a member ends without a result on its way");
+  static_cast<void>(listed);
   settle(member);
   cohort_.remove(member.order);
   loose_.insert(std::ranges::lower_bound(loose_, member.order, {}, [this](Slot slot) { return requests_[slot].order; }),
                 member.slot);
 }
 
-void VllmV1::dissolve_cohort() {
+void VllmV1::dissolve_cohort(std::int64_t CohortUse::*reason) {
   if (cohort_.empty()) {
     return;
   }
+  ++(use_.*reason);
   for (const CohortMember& member : cohort_.members()) {
-    move_into_batches(member);
+    if (!move_into_batches(member) && requests_[member.slot].joined <= cohort_updated_) {
+      unlisted_.push_back(member);
+    }
     settle(member);
   }
   cohort_.clear();
   loose_ = running_;
 }
 
-/// The batches in flight that count the member now name it.
-void VllmV1::move_into_batches(const CohortMember& member) {
+/// Who left the cohort and has no part in this step either.
+void VllmV1::note_paused(StepPlan& plan, const Batch& batch) {
+  for (const CohortMember& member : unlisted_) {
+    const bool planned = std::ranges::any_of(batch.planned, [&](const Planned& p) { return p.order == member.order; });
+    if (!planned && requests_[member.slot].id != kNoRequest && requests_[member.slot].order == member.order) {
+      plan.paused.push_back(requests_[member.slot].id);
+    }
+  }
+  unlisted_.clear();
+}
+
+/// The batches in flight that count the member now name it; false if there is none.
+bool VllmV1::move_into_batches(const CohortMember& member) {
   const std::int64_t joined = requests_[member.slot].joined;
+  bool found = false;
   for (std::size_t age = 0; age < num_in_flight_; ++age) {
     Batch& batch = batch_in_flight(age);
     if (batch.step < joined || batch.step > cohort_planned_) {
@@ -206,10 +278,12 @@ void VllmV1::move_into_batches(const CohortMember& member) {
     batch.planned.insert(std::ranges::upper_bound(batch.planned, member.order, {}, &Planned::order),
                          spell_out(member, batch.step));
     --batch.num_unwalked;
+    found = true;
     if (batch.step == joined) {
       std::erase_if(batch.joined, [&](const Planned& p) { return p.order == member.order; });
     }
   }
+  return found;
 }
 
 /// The member's own numbers, as if it had been walked.

@@ -16,7 +16,7 @@ constexpr SimDuration kIdleSleep = std::chrono::milliseconds(1);
 
 // So many computing steps in a row without one token for anybody are no
 // preemption that sorts itself out: the longest prefill takes far fewer.
-constexpr std::int64_t kStormSteps = 1'000'000;
+constexpr std::int64_t kStormSteps = 100'000;
 
 constexpr std::size_t kNumAdmissionStops = static_cast<std::size_t>(engine::AdmissionStop::kDraftRoom) + 1;
 
@@ -215,53 +215,109 @@ void EventLoop::engine_turns() {
     record.cached_tokens = started.cached_tokens;
   }
   for (const engine::RequestId id : turn_.preempted) {
-    Live& live = live_of(id);
-    ++live.record.preemptions;
+    ++live_of(id).record.preemptions;
     ++summary_.preemptions;
-    if (live.cohort_since >= 0 && server_.idle_but_for_newest()) {
-      leave_cohort_unlisted(live);
-    }
+  }
+  for (const engine::RequestId id : turn_.paused) {
+    leave_cohort_unlisted(live_of(id));
   }
   for (const engine::RequestId id : turn_.ignored) {
     end_at_server(live_of(id), RequestEnd::kIgnored, events_.now() + front_end_.output);
   }
   note_load();
   blocked_by_plan_ = load_.num_waiting;
-  const bool nothing_runs = !server_.computing() && load_.num_running == 0;
-  if (nothing_runs && load_.num_waiting > 0) {
-    end_head_that_never_runs();
-  } else {
-    passed_over_ = engine::kNoRequest;
-  }
+  watch_head();
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
     events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   }
 }
 
-// Nothing runs, so the pool is as empty as it will ever be: a head that needs
-// more than all of it waits forever, and everyone behind it. vLLM hangs here.
-// And an engine that twice plans nothing for the same head, which has the whole
-// server to itself, never will: its policy cannot run it.
-void EventLoop::end_head_that_never_runs() {
-  const engine::RequestId id = parts_.engine.waiting_head();
-  const bool too_large = parts_.engine.blocks_needed_by_head() > load_.usable_blocks;
-  if (!too_large && std::exchange(passed_over_, id) != id) {
+// Where nothing runs the pool is as empty as it will ever be: a head that needs
+// more than all of it waits forever, and everyone behind it, or is preempted again
+// and again. vLLM hangs here. And an engine that twice plans nothing for the same
+// head, which has the whole server to itself, never will: its policy cannot run it.
+void EventLoop::watch_head() {
+  if (load_.num_running > 0 || load_.num_waiting == 0) {
+    passed_over_ = engine::kNoRequest;
     return;
   }
-  Live& head = live_of(id);
-  if (too_large) {
+  const engine::RequestId head = parts_.engine.waiting_head();
+  if (parts_.engine.blocks_needed_by_head() > load_.usable_blocks) {
+    if (server_.computing()) {  // What was planned before may still bring its last token.
+      doomed_ = {head, server_.num_in_flight()};
+    } else {
+      end_never_running(head, RequestEnd::kNeverFits);
+    }
+  } else if (!server_.computing() && std::exchange(passed_over_, head) == head) {
+    end_never_running(head, RequestEnd::kIgnored);
+  }
+}
+
+// One batch less that might bring the last token of a request too large for the pool.
+void EventLoop::watch_doomed() {
+  if (doomed_.id == engine::kNoRequest || --doomed_.batches_before > 0) {
+    return;
+  }
+  const engine::RequestId id = std::exchange(doomed_.id, engine::kNoRequest);
+  const auto found = live_.find(id);
+  if (found != live_.end() && !found->second.server_done) {
+    end_never_running(id, RequestEnd::kNeverFits);
+  }
+}
+
+void EventLoop::end_never_running(engine::RequestId id, RequestEnd end) {
+  Live& live = live_of(id);
+  if (end == RequestEnd::kNeverFits) {
     ++summary_.never_fit;
     summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
   }
   parts_.engine.abort_request(id);
-  end_at_server(head, too_large ? RequestEnd::kNeverFits : RequestEnd::kIgnored, events_.now() + front_end_.output);
+  end_at_server(live, end, events_.now() + front_end_.output);
   note_load();
+}
+
+// Many steps at once, as long as nothing happens but that each running request
+// gets a token from each; false if not even the oldest step is such a one.
+bool EventLoop::steps_end_steadily() {
+  constexpr std::int64_t kMostTurns = 1 << 16;
+  const bool all_go_on = keeps_cohort_ && outputs_.all_go_on() && load_.num_running == outputs_.num_outputs();
+  if (!all_go_on || blocked_by_plan_ != load_.num_waiting) {  // The newest plan has not seen all who wait.
+    return false;
+  }
+  const std::int64_t turns = parts_.engine.steady_turns(kMostTurns);
+  if (turns == 0) {
+    return false;
+  }
+  const SimDuration turnaround = parts_.times.turnaround(outputs_.num_outputs());
+  const std::int64_t done = server_.turn_steadily(turns, turnaround, events_.next_time(), [this](const Batch& batch) {
+    events_.advance_to(batch.record.end);
+    ++summary_.steps;
+    summary_.scheduled_tokens += batch.num_tokens;
+    outputs_.next_like_before(events_.now() + front_end_.output);
+    for (RunObserver* observer : parts_.observers) {
+      observer->on_step(batch.record);
+      observer->on_cohort_tokens(outputs_.cohort());
+    }
+  });
+  if (done == 0) {
+    return false;
+  }
+  steps_without_tokens_ = 0;
+  listed_.clear();
+  forget_old_outputs();
+  note_load();
+  step_end_planned_ = true;
+  events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
+  return true;
 }
 
 void EventLoop::oldest_step_ends() {
   step_end_planned_ = false;
   note_load();
+  if (steps_end_steadily()) {
+    return;
+  }
   const Batch& batch = server_.finish_oldest(*this, outcome_);
   const bool computed = batch.num_tokens > 0;
   if (computed) {
@@ -274,6 +330,7 @@ void EventLoop::oldest_step_ends() {
   }
   deliver_outputs();
   note_load();
+  watch_doomed();
   const bool nothing_can_run = !computed && server_.idle() && parts_.engine.has_requests();
   const SimDuration turnaround =
       computed ? parts_.times.turnaround(outcome_.num_emitted) : SimDuration{0};
@@ -341,7 +398,7 @@ void EventLoop::settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTim
   live.record.last_token = last;
 }
 
-// It was preempted with no output on its way: the step that ends next has none for it.
+// The step that ends next has no output for it.
 void EventLoop::leave_cohort_unlisted(Live& live) {
   std::int64_t place = 0;
   SimTime last{};

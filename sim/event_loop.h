@@ -79,6 +79,7 @@ class EventLoop final : private Sampler {
   void abort_reaches_engine(Live& live);
   void engine_turns();
   void oldest_step_ends();
+  [[nodiscard]] bool steps_end_steadily();
 
   void dispatch(const Event& event);
   void schedule_next_send();
@@ -96,7 +97,9 @@ class EventLoop final : private Sampler {
   void deliver_tokens(Live& live, const engine::EmittedTokens& tokens);
   void end_at_server(Live& live, RequestEnd end, SimTime at_client);
   void leave_server(Live& live);
-  void end_head_that_never_runs();
+  void watch_head();
+  void watch_doomed();
+  void end_never_running(engine::RequestId id, RequestEnd end);
   void watch_progress();
   void note_load();
   void close_books();
@@ -127,6 +130,11 @@ class EventLoop final : private Sampler {
   SimDuration wait_for_next_step_{0};       // By those who came after the newest plan.
   std::int64_t blocked_by_plan_ = 0;        // Waited on after the newest plan.
   std::int64_t steps_without_tokens_ = 0;
+  struct Doomed {
+    engine::RequestId id = engine::kNoRequest;
+    std::size_t batches_before = 0;  // In flight when it was found too large for the pool.
+  };
+  Doomed doomed_;
   engine::RequestId passed_over_ = engine::kNoRequest;  // The head when an idle engine last planned nothing.
 
   // Reused.

@@ -76,9 +76,10 @@ class Records final : public sim::RunObserver {
   return config;
 }
 
-/// Runs `records` and tells `observers`.
+/// Runs `records` and tells `observers`; adds to `use` how the steps were planned.
 inline sim::RunSummary run_toy(const sim::RunConfig& config, const hw::StepTimeModel& times,
-                               std::vector<traces::TraceRecord> records, std::vector<sim::RunObserver*> observers) {
+                               std::vector<traces::TraceRecord> records, std::vector<sim::RunObserver*> observers,
+                               engine::CohortUse* use = nullptr) {
   std::unique_ptr<sim::Client> client =
       std::make_unique<sim::OpenLoopClient>(std::make_unique<ListWorkload>(std::move(records)));
   if (config.client.max_concurrency) {
@@ -92,7 +93,16 @@ inline sim::RunSummary run_toy(const sim::RunConfig& config, const hw::StepTimeM
                                .times = times,
                                .graphs = nullptr,
                                .observers = std::move(observers)});
-  return loop.run();
+  sim::RunSummary summary = loop.run();
+  if (use != nullptr) {
+    const engine::CohortUse more = engine->cohort_use();
+    for (auto field : {&engine::CohortUse::steady, &engine::CohortUse::unwalked, &engine::CohortUse::walked,
+                       &engine::CohortUse::for_budget, &engine::CohortUse::for_blocks, &engine::CohortUse::for_pipeline,
+                       &engine::CohortUse::for_throttle, &engine::CohortUse::for_abort, &engine::CohortUse::for_result}) {
+      use->*field += more.*field;
+    }
+  }
+  return summary;
 }
 
 }  // namespace kneepoint::testing_support

@@ -31,6 +31,7 @@ struct EngineLoad {
   std::int64_t num_waiting = 0;    ///< All that wait, set-aside ones included.
   std::int64_t free_blocks = 0;    ///< Cached free blocks count as free.
   std::int64_t usable_blocks = 0;  ///< num_blocks without the null block.
+  friend bool operator==(const EngineLoad&, const EngineLoad&) = default;
 };
 
 /// Counters since the start (spec.md 4.8). First admissions and resumptions are

@@ -102,8 +102,7 @@ std::chrono::nanoseconds RooflineStep::draft_time(const StepShape& step) const {
 
 StepTime RooflineStep::step_time(const StepShape& step) const {
   StepTime time;
-  time.host =
-      to_nanoseconds(costs_.host_step_s + costs_.host_sequence_s * static_cast<double>(step.num_requests()));
+  time.host = host_time(step);
   time.device = stage_.device_time(step);
   if (all_stages_)
     time.pipeline = std::max(all_stages_->compiled.device_time(step) - time.device, time.pipeline);
@@ -111,9 +110,15 @@ StepTime RooflineStep::step_time(const StepShape& step) const {
   return time;
 }
 
-std::chrono::nanoseconds RooflineStep::decode_run_time(const StepShape& first, std::int64_t num_steps) const {
-  if (draft_) return StepTimeModel::decode_run_time(first, num_steps);
-  return stage_.decode_run_time(first, num_steps);
+void RooflineStep::decode_run(const StepShape& first, std::span<StepTime> times) const {
+  if (draft_ || all_stages_) return StepTimeModel::decode_run(first, times);
+  stage_.decode_run(first, times);
+  const std::chrono::nanoseconds host = host_time(first);
+  for (StepTime& time : times) time.host = host;
+}
+
+std::chrono::nanoseconds RooflineStep::host_time(const StepShape& step) const {
+  return to_nanoseconds(costs_.host_step_s + costs_.host_sequence_s * static_cast<double>(step.num_requests()));
 }
 
 double RooflineStep::device_seconds(const StepShape& step) const {

@@ -541,7 +541,11 @@ void EventLoop::note_load() {
     wait_for_next_step_ += held * (load_.num_waiting - blocked);
     last_load_change_ = now;
   }
-  load_ = parts_.engine.load();
+  const engine::EngineLoad load = parts_.engine.load();
+  if (load == load_) {
+    return;
+  }
+  load_ = load;
   summary_.peak_running = std::max(summary_.peak_running, load_.num_running);
   summary_.peak_waiting = std::max(summary_.peak_waiting, load_.num_waiting);
   summary_.peak_used_blocks = std::max(summary_.peak_used_blocks, load_.usable_blocks - load_.free_blocks);

@@ -81,21 +81,29 @@ void Server::put_on_timeline(Batch& batch, SimTime planned, const hw::StepTime& 
 void Server::begin_steadily() {
   shape_.chunks = {};
   shape_.num_outputs_before = outputs_before_ = shape_.decodes.count;
+  times_ahead_.clear();
+  next_ahead_ = 0;
 }
 
-// The oldest batch ends, and the next one like it is planned at `now`.
-void Server::plan_steadily(SimTime now) {
+// The oldest batch ends, and the next one like it is planned at `now`, one of at most `num_turns`.
+void Server::plan_steadily(SimTime now, std::int64_t num_turns) {
+  constexpr std::int64_t kAhead = 8;  // Most runs are a few steps long; what is not used is lost.
   std::swap(finished_, in_flight_.front());
   in_flight_.pop_front();
   shape_.decodes.context_sum += shape_.decodes.count;
   shape_.decodes.context_max += 1;
   note_extrapolations(shape_);
+  if (next_ahead_ == times_ahead_.size()) {
+    times_ahead_.resize(static_cast<std::size_t>(std::min(kAhead, num_turns)));
+    times_.decode_run(shape_, times_ahead_);
+    next_ahead_ = 0;
+  }
   Batch batch = take_spare();
   batch.record = finished_.record;
   batch.record.step += static_cast<std::int64_t>(depth_);
   batch.num_tokens = finished_.num_tokens;
   batch.members.clear();
-  put_on_timeline(batch, now, times_.step_time(shape_));
+  put_on_timeline(batch, now, times_ahead_[next_ahead_++]);
   in_flight_.push_back(std::move(batch));
 }
 

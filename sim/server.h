@@ -103,7 +103,7 @@ class Server {
   void note_extrapolations(const hw::StepShape& shape);
   void put_on_timeline(Batch& batch, SimTime planned, const hw::StepTime& time);
   void begin_steadily();
-  void plan_steadily(SimTime now);
+  void plan_steadily(SimTime now, std::int64_t num_turns);
   void note_usage(Batch& batch) const;
   Batch take_spare();
 
@@ -119,6 +119,8 @@ class Server {
   SimDuration device_busy_{0};
   std::int64_t outputs_before_ = 0;
   hw::StepShape shape_;  // Of the newest plan.
+  std::vector<hw::StepTime> times_ahead_;  // Of the next plans like it.
+  std::size_t next_ahead_ = 0;
 
   // Reused from step to step.
   engine::StepPlan plan_;
@@ -137,7 +139,7 @@ std::int64_t Server::turn_steadily(std::int64_t num_turns, SimDuration turnaroun
     const SimTime now = oldest_end();
     note_usage(in_flight_.front());
     engine_.advance(1);
-    plan_steadily(now + turnaround);
+    plan_steadily(now + turnaround, num_turns - turns);
     visit(std::as_const(finished_));
   }
   return turns;

@@ -146,7 +146,11 @@ void KvCache::register_full_blocks(Request& request, std::int32_t tokens) {
 }
 
 void KvCache::begin_block(Request& request) {
-  request.blocks.push_back(pool_.take());
+  if (names_) {
+    request.blocks.push_back(pool_.take());
+  } else {
+    pool_.take_unnamed(1);
+  }
 }
 
 void KvCache::settle_unnamed(Request& request, std::int32_t tokens) {

@@ -129,12 +129,15 @@ class VllmV1 final : public Scheduler {
   // vllm_v1_cohort.cc
   [[nodiscard]] bool plan_cohort(Limits& limits, StepPlan& plan, Batch& batch);
   void join_fresh(Batch& batch);
-  void size_loose(Limits& limits, std::int64_t CohortUse::*& short_of);
-  void take_cohort_blocks(Batch& batch);
+  [[nodiscard]] bool size_loose(Limits& limits, std::int64_t CohortUse::*& short_of);
+  void serve_in_order(StepPlan& plan, Batch& batch);
+  [[nodiscard]] bool serve_loose(std::size_t index, StepPlan& plan, Batch& batch);
+  [[nodiscard]] bool make_room(std::int32_t blocks, std::int64_t order, StepPlan& plan, Batch& batch);
+  void take_member_blocks();
   [[nodiscard]] bool only_cohort_runs() const;
   [[nodiscard]] bool waiting_stays() const;
   void eject_ended(std::int64_t last_step);
-  void eject(const CohortMember& member);
+  void leave_cohort(CohortMember member);
   void dissolve_cohort(std::int64_t CohortUse::*reason);
   [[nodiscard]] Planned spell_out(const CohortMember& member, std::int64_t step) const;
   void settle(const CohortMember& member);
@@ -201,6 +204,7 @@ class VllmV1 final : public Scheduler {
   // Scratch, kept for its storage.
   std::vector<BlockId> hit_;
   std::vector<Slot> set_aside_;
+  bool enough_blocks_ = true;  // For all who are served in this step.
   std::vector<std::int32_t> loose_tokens_;  // Of each in loose_, 0: nothing in this step.
   std::vector<AdapterId> adapters_;  // Distinct adapters of the step so far.
 };

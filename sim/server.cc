@@ -101,6 +101,7 @@ void Server::plan_steadily(SimTime now, std::int64_t num_turns) {
   Batch batch = take_spare();
   batch.record = finished_.record;
   batch.record.step += static_cast<std::int64_t>(depth_);
+  batch.record.preempted = 0;
   batch.num_tokens = finished_.num_tokens;
   batch.members.clear();
   put_on_timeline(batch, now, times_ahead_[next_ahead_++]);

@@ -38,6 +38,7 @@ void VllmV1::add_request(const NewRequest& request) {
       request.prompt_tokens >= 1 && request.prompt_tokens < max_model_len_ && request.max_tokens >= 1,
       "CONSERVE_REQUESTS: a request is checked before it arrives");
   const Slot slot = requests_.add(request);
+  kv_.meet(requests_[slot]);
   waiting_.push_back(slot, requests_[slot]);
 }
 

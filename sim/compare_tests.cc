@@ -71,7 +71,8 @@ double wilcoxon_p(std::span<const double> differences) {
 PairedTest paired_test(std::span<const double> a, std::span<const double> b) {
   BOOST_ASSERT(a.size() == b.size() && !a.empty());
   std::vector<double> differences(a.size());
-  std::transform(b.begin(), b.end(), a.begin(), differences.begin(), [](double x, double y) { return x - y; });
+  std::transform(b.begin(), b.end(), a.begin(), differences.begin(),
+                 [](double x, double y) { return x - y; });
   PairedTest test;
   test.pairs = static_cast<std::int64_t>(a.size());
   test.mean_a = mean_of(a);

@@ -41,7 +41,7 @@ struct PairedTest {
   double difference = 0;  ///< mean_b - mean_a.
   /// Nothing with one pair, or if all pairs differ by the same amount: then
   /// nothing varied, and there is nothing to test.
-  std::optional<double> low;   ///< Of the 95 % interval of `difference`.
+  std::optional<double> low;  ///< Of the 95 % interval of `difference`.
   std::optional<double> high;
   std::optional<double> p_t;
   std::optional<double> p_wilcoxon;  ///< Nothing also if all differences are 0.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/capacity_command.h"
+#include "sim/compare_command.h"
 #include "sim/crash_context.h"
 #include "sim/explain_command.h"
 #include "sim/matrix_command.h"
@@ -47,6 +48,7 @@ int run_study_here(std::span<const std::string> arguments) { return run_study(ar
 
 constexpr std::array kSubcommands{
     Subcommand{"capacity", &run_capacity},
+    Subcommand{"compare", &run_compare},
     Subcommand{"explain", &run_explain},
     Subcommand{"matrix", &run_matrix_command},
     Subcommand{"study", &run_study_here},

@@ -157,6 +157,7 @@ StudyVerdict verify_study(const fs::path& folder) {
   verdict.points = header.points;
   verdict.found = scan.num_found();
   verdict.files = scan.num_files();
+  verdict.torn = scan.num_torn();
   const bool any_merged =
       fs::exists(folder / kResults) || fs::exists(folder / kCsv) || fs::exists(folder / kChecksums);
   if (any_merged) {

@@ -17,7 +17,8 @@ struct StudyVerdict {
   std::int64_t points = 0;
   std::int64_t found = 0;
   std::size_t files = 0;
-  bool merged = false;  ///< results.jsonl is there.
+  std::int64_t torn = 0;  ///< Lines cut short when a process was killed; their points were run again.
+  bool merged = false;    ///< results.jsonl is there.
 };
 
 /// Checks every record of every file, and the merged files if they are there.

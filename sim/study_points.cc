@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -13,12 +12,12 @@
 #include <string_view>
 #include <utility>
 
-#include "hw/closest_name.h"
 #include "hw/gpu_spec.h"
 #include "hw/measured_step.h"
 #include "hw/model_arch.h"
 #include "hw/rates.h"
 #include "sim/options.h"
+#include "sim/study_axes.h"
 #include "sim/text_proto.h"
 #include "sim/usage_error.h"
 #include "traces/sha256.h"
@@ -31,8 +30,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMostPoints = 10'000'000;
-
 // They say where one run's output goes; a study has its own.
 constexpr std::array kOfOneRun{"out", "format", "save_detailed", "requests_csv", "step_log"};
 // May name a file.
@@ -42,118 +39,11 @@ bool is_one_of(std::string_view name, const auto& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::vector<const FieldDescriptor*> fields_of(const pb::RunConfig& config) {
-  std::vector<const FieldDescriptor*> fields;
-  pb::RunConfig::GetReflection()->ListFields(config, &fields);
-  return fields;
-}
-
-const FieldDescriptor* option_field(const std::string& where, std::string name) {
-  std::ranges::replace(name, '-', '_');
-  const auto* const type = pb::RunConfig::descriptor();
-  if (const FieldDescriptor* field = type->FindFieldByName(name); field != nullptr) {
-    return field;
-  }
-  std::vector<std::string> known;
-  for (int i = 0; i < type->field_count(); ++i) {
-    known.push_back(type->field(i)->name());
-  }
-  const std::string closest = hw::closest_name(name, known);
-  throw UsageError(fmt::format("{}: no option '{}'{}; sim/run_config.proto has all of them", where, name,
-                               closest.empty() ? "" : fmt::format(": did you mean '{}'?", closest)));
-}
-
-class Silent final : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-};
-
-// `value` as a run config would write it; a name needs no quotation marks.
-pb::RunConfig entry_of(const std::string& where, const FieldDescriptor& field, const std::string& value) {
-  pb::RunConfig entry;
-  const auto* const reflection = pb::RunConfig::GetReflection();
-  if (field.is_repeated()) {  // Words.
-    std::size_t begin = 0;
-    while ((begin = value.find_first_not_of(' ', begin)) != std::string::npos) {
-      const std::size_t end = std::min(value.find(' ', begin), value.size());
-      reflection->AddString(&entry, &field, value.substr(begin, end - begin));
-      begin = end;
-    }
-    return entry;
-  }
-  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    reflection->SetString(&entry, &field, value);
-    return entry;
-  }
-  TextFormat::Parser parser;
-  Silent silent;
-  parser.RecordErrorsTo(&silent);
-  const bool one_line = value.find_first_of("\n#:;,{}") == std::string::npos;
-  if (!one_line || !parser.ParseFromString(fmt::format("{}: {}", field.name(), value), &entry) ||
-      fields_of(entry).size() != 1) {
-    throw UsageError(fmt::format("{}: '{}' is no value of {}; a {} is needed", where, value, field.name(),
-                                 field.cpp_type_name()));
-  }
-  return entry;
-}
-
 void lay_over(pb::RunConfig& config, const pb::RunConfig& entry) {
   if (entry.goodput_size() > 0) {
     config.clear_goodput();
   }
   config.MergeFrom(entry);
-}
-
-StudyDimension axis_dimension(const std::string& file, const char* kind, const pb::Axis& axis) {
-  StudyDimension dimension;
-  dimension.name = fmt::format("{} {}", kind, axis.option());
-  const std::string where = fmt::format("{}: {}", file, dimension.name);
-  const FieldDescriptor* const field = option_field(fmt::format("{}: {}", file, kind), axis.option());
-  if (axis.value().empty()) {
-    throw UsageError(fmt::format("{} has no value; give one or more, or leave it out", where));
-  }
-  for (const std::string& value : axis.value()) {
-    dimension.entries.push_back(entry_of(where, *field, value));
-  }
-  return dimension;
-}
-
-StudyDimension zip_dimension(const std::string& file, const pb::Zip& zip) {
-  StudyDimension dimension{"zip", {}};
-  for (const pb::Axis& axis : zip.axis()) {
-    StudyDimension next = axis_dimension(file, "zip", axis);
-    if (!dimension.entries.empty() && dimension.entries.size() != next.entries.size()) {
-      throw UsageError(
-          fmt::format("{}: {} has {} values where the axis before has {}; options that go together "
-                      "need as many",
-                      file, next.name, next.entries.size(), dimension.entries.size()));
-    }
-    dimension.entries.resize(next.entries.size());
-    for (std::size_t i = 0; i < next.entries.size(); ++i) {
-      for (const FieldDescriptor* field : fields_of(next.entries[i])) {
-        if (pb::RunConfig::GetReflection()->HasField(dimension.entries[i], field)) {
-          throw UsageError(fmt::format("{}: zip has {} twice", file, field->name()));
-        }
-      }
-      dimension.entries[i].MergeFrom(next.entries[i]);
-    }
-  }
-  if (dimension.entries.empty()) {
-    throw UsageError(fmt::format("{}: zip has no axis; give two or more, or leave it out", file));
-  }
-  return dimension;
-}
-
-StudyDimension seed_dimension(const std::string& file, const pb::Seeds& seeds) {
-  if (seeds.count() < 1 || seeds.count() > kMostPoints) {
-    throw UsageError(fmt::format("{}: seeds: count is {}; give 1 to {}", file, seeds.count(), kMostPoints));
-  }
-  StudyDimension dimension{"seeds", {}};
-  for (std::int64_t i = 0; i < seeds.count(); ++i) {
-    pb::RunConfig& entry = dimension.entries.emplace_back();
-    entry.set_sim_seed(seeds.first() + static_cast<std::uint64_t>(i));
-  }
-  return dimension;
 }
 
 // Is it a file, or a bundled name?
@@ -235,7 +125,7 @@ StudyPoints::StudyPoints(const std::string& file) : file_(file) {
 
 void StudyPoints::make_dimensions() {
   if (!study_.list().empty()) {
-    add_dimension({"list", {study_.list().begin(), study_.list().end()}});
+    add_dimension({"list", {study_.list().begin(), study_.list().end()}, {}});
   }
   for (const pb::Axis& axis : study_.grid()) {
     add_dimension(axis_dimension(file_, "grid", axis));
@@ -276,6 +166,13 @@ void StudyPoints::add_dimension(StudyDimension dimension) {
       }
     }
   }
+  if (dimension.is_seeds()) {
+    if (is_one_of("sim_seed", options_)) {
+      throw UsageError(fmt::format(
+          "{}: seeds: sim_seed varies elsewhere already; an option can vary in one place only", file_));
+    }
+    here.emplace_back("sim_seed");
+  }
   std::map<std::string, std::size_t> seen;
   for (std::size_t i = 0; i < dimension.entries.size(); ++i) {
     pb::RunConfig config = study_.base();
@@ -292,24 +189,29 @@ void StudyPoints::add_dimension(StudyDimension dimension) {
 
 void StudyPoints::count_points() {
   for (const StudyDimension& dimension : dimensions_) {
-    const auto entries = static_cast<std::int64_t>(dimension.entries.size());
-    if (size_ > kMostPoints / entries) {
-      throw UsageError(fmt::format("{}: more than {} points; split the study", file_, kMostPoints));
+    const std::int64_t entries = dimension.size();
+    if (size_ > kMostStudyPoints / entries) {
+      throw UsageError(fmt::format("{}: more than {} points; split the study", file_, kMostStudyPoints));
     }
     size_ *= entries;
   }
 }
 
 pb::RunConfig StudyPoints::point(std::int64_t index) const {
-  std::vector<std::size_t> picks(dimensions_.size());
+  std::vector<std::int64_t> picks(dimensions_.size());
   for (std::size_t i = dimensions_.size(); i-- > 0;) {
-    const auto entries = static_cast<std::int64_t>(dimensions_[i].entries.size());
-    picks[i] = static_cast<std::size_t>(index % entries);
+    const std::int64_t entries = dimensions_[i].size();
+    picks[i] = index % entries;
     index /= entries;
   }
   pb::RunConfig config = study_.base();
   for (std::size_t i = 0; i < dimensions_.size(); ++i) {
-    lay_over(config, dimensions_[i].entries[picks[i]]);
+    const StudyDimension& dimension = dimensions_[i];
+    if (dimension.is_seeds()) {
+      config.set_sim_seed(dimension.seeds.first() + static_cast<std::uint64_t>(picks[i]));
+    } else {
+      lay_over(config, dimension.entries[static_cast<std::size_t>(picks[i])]);
+    }
   }
   return config;
 }
@@ -319,9 +221,9 @@ pb::RunConfig StudyPoints::point(std::int64_t index) const {
 void StudyPoints::check_entries() const {
   std::int64_t stride = size_;
   for (const StudyDimension& dimension : dimensions_) {
-    const auto entries = static_cast<std::int64_t>(dimension.entries.size());
+    const std::int64_t entries = dimension.size();
     stride /= entries;
-    const std::int64_t to_check = dimension.name == "seeds" ? 1 : entries;  // Any seed is right.
+    const std::int64_t to_check = dimension.is_seeds() ? 1 : entries;  // Any seed is right.
     for (std::int64_t i = 0; i < to_check; ++i) {
       const pb::RunConfig config = point(i * stride);
       try {

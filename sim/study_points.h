@@ -21,14 +21,9 @@
 #include "sim/report.h"
 #include "sim/run_config.pb.h"
 #include "sim/study.pb.h"
+#include "sim/study_axes.h"
 
 namespace kneepoint::sim {
-
-/// One dimension: its entries are laid over the base.
-struct StudyDimension {
-  std::string name;  ///< "grid request_rate", for messages.
-  std::vector<pb::RunConfig> entries;
-};
 
 class StudyPoints {
  public:

@@ -121,6 +121,10 @@ void StudyScan::scan(std::size_t file) {
         throw UsageError(
             fmt::format("{}: the last line was cut off; the file was changed", files_[file].string()));
       }
+      if (unseal_line(std::string_view(line).substr(0, line.size() - 1))) {  // All there, and one byte more.
+        throw UsageError(fmt::format("{}: the end of line {} is no line end; the file was changed",
+                                     files_[file].string(), number));
+      }
       ++num_torn_;
       return;
     }

@@ -154,7 +154,22 @@ std::vector<ComparedMetric> test_all(const Comparison& comparison) {
   return metrics;
 }
 
+void note_overload(const char* which, const CompareSide& side, Comparison& c) {
+  std::size_t overloaded = 0;
+  for (const std::uint64_t seed : c.seeds) {
+    const Json result = Json::parse(side.results.at(seed));
+    overloaded += result.value("overloaded", false) ? 1 : 0;
+  }
+  if (overloaded > 0) {
+    c.notes.push_back(
+        fmt::format("{} was overloaded in {} of {} runs: its latencies grow with the length of the trace",
+                    which, overloaded, c.seeds.size()));
+  }
+}
+
 void add_notes(Comparison& c) {
+  note_overload("A", c.a, c);
+  note_overload("B", c.b, c);
   if (!c.a.trace_sha256.empty() && !c.b.trace_sha256.empty() && c.a.trace_sha256 != c.b.trace_sha256) {
     c.notes.emplace_back("A and B ran different traces: what differs may be the traces' doing");
   }

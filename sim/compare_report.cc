@@ -42,7 +42,8 @@ std::string percent(const PairedTest& test) {
   if (test.mean_a == 0) {
     return "";
   }
-  return fmt::format("{:+.1f} %", 100 * test.difference / std::abs(test.mean_a));
+  const double share = test.difference / std::abs(test.mean_a);
+  return std::abs(share) < 10 ? fmt::format("{:+.1f} %", 100 * share) : fmt::format("x {:.4g}", 1 + share);
 }
 
 const char* verdict(const PairedTest& test) {
@@ -89,8 +90,8 @@ std::string compare_table(const Comparison& comparison) {
   for (const ComparedMetric& metric : comparison.metrics) {
     append_metric(text, metric);
   }
-  const bool any_test = std::ranges::any_of(
-      comparison.metrics, [](const ComparedMetric& m) { return m.test.p_t.has_value(); });
+  const bool any_test =
+      std::ranges::any_of(comparison.metrics, [](const ComparedMetric& m) { return m.test.p_t.has_value(); });
   text += any_test ? "\npaired t-test and Wilcoxon's signed ranks (exact), two-sided; a difference is shown "
                      "where p, t is below 0.05\n"
                    : "\n";

@@ -12,8 +12,9 @@ namespace kneepoint::sim {
 /// exception is that of the smallest i which threw.
 void for_each_on_cores(std::int64_t count, int threads, const std::function<void(std::int64_t)>& work);
 
-/// Runs `worker` once on each of `threads` threads (0: one per core), at the same
-/// time. If one throws, its exception comes out when all have ended.
+/// Calls `worker` `threads` times (0: once per core), as far as there are threads at
+/// the same time: each should work as long as there is work. If one throws, its
+/// exception comes out when all have ended.
 void run_workers(int threads, const std::function<void()>& worker);
 
 }  // namespace kneepoint::sim

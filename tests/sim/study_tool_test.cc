@@ -126,6 +126,7 @@ TEST_F(StudyTool, TheSameBytesOverMpi) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
   ::setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 1);
+  ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // MPI libraries keep what they took until the end.
   ASSERT_EQ(run({"study", study_, "--out", place("one")}), 0) << err();
   ASSERT_EQ(wait_for(start_program({"mpirun", "-n", "2", KNEEPOINT_SIMULATE_TOOL, "study", study_, "--out",
                                     place("mpi"), "--threads", "2"})),
@@ -159,7 +160,7 @@ TEST_F(StudyTool, TheSameBytesOverMpi) {
 TEST_F(StudyTool, KilledAtAnyMomentItGoesOnWhereItWas) {
   const auto begin = Clock::now();
   ASSERT_EQ(run({"study", study_, "--out", place("undisturbed"), "--threads", "2"}), 0) << err();
-  const double whole_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  double whole_s = std::chrono::duration<double>(Clock::now() - begin).count();
   const std::string expected = merged("undisturbed");
 
   traces::RandomStream moments(1, "kill moments");
@@ -168,6 +169,7 @@ TEST_F(StudyTool, KilledAtAnyMomentItGoesOnWhereItWas) {
   std::int64_t resumed = 0;  // Kills that had left some points, not all.
   std::string out = "k0";
   while (kills < 50) {
+    const auto started = Clock::now();
     const pid_t child = start({"study", study_, "--out", place(out), "--threads", "2"});
     std::this_thread::sleep_for(std::chrono::duration<double>(moments.uniform() * whole_s));
     ::kill(child, SIGKILL);
@@ -179,6 +181,8 @@ TEST_F(StudyTool, KilledAtAnyMomentItGoesOnWhereItWas) {
       }
       continue;
     }
+    // On a busy machine the first run may have been slow, and the moments too late.
+    whole_s = std::min(whole_s, std::chrono::duration<double>(Clock::now() - started).count());
     EXPECT_TRUE(merged(out) == expected) << out;
     EXPECT_EQ(lines_in_parts(out), kPoints) << "a point was lost or repeated";
     out = fmt::format("k{}", ++completed);
@@ -192,6 +196,8 @@ TEST_F(StudyTool, KilledAtAnyMomentItGoesOnWhereItWas) {
     files += entry.exists() ? 1 : 0;
   }
   EXPECT_EQ(files, 4U) << "nothing is left of merges that were killed";
+  RecordProperty("kills_in_the_work", std::to_string(resumed));
+  RecordProperty("completed_between", completed);
   EXPECT_GT(resumed + completed, 0) << "no kill fell into the work";
 }
 

@@ -8,17 +8,14 @@
 #include <sstream>
 #include <vector>
 
-#include "sim/metrics.h"
+#include "sim/measured_run.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
-#include "sim/overload.h"
 #include "sim/progress.h"
 #include "sim/report.h"
 #include "sim/requests_csv.h"
 #include "sim/result_json.h"
-#include "sim/simulation.h"
 #include "sim/step_log.h"
-#include "traces/sha256.h"
 #include "traces/trace_file.h"
 
 namespace kneepoint::sim {
@@ -27,23 +24,6 @@ namespace {
 constexpr const char* kResultFile = "result.json";
 constexpr const char* kRequestsFile = "requests.csv";
 constexpr const char* kTtftFile = "ttft_cdf.csv";
-
-// Which files a result came from, by name and content.
-std::vector<InputFile> input_files(const RunConfig& config, const SimulationResult& run) {
-  std::vector<InputFile> inputs;
-  inputs.push_back({"trace", config.trace.filename().string(), run.trace_sha256});
-  const auto add = [&](const char* role, const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) {
-      inputs.push_back({role, path.filename().string(), traces::sha256_file(path)});
-    }
-  };
-  add("model", config.model_name);
-  add("gpu", config.gpu_name);
-  add("rates", config.rates_file);
-  add("server", config.server_file);
-  return inputs;
-}
 
 // What a person should know beside the figures; held back until the inputs were
 // read to the end, so that wrong input gives its one line and nothing else.
@@ -67,14 +47,6 @@ void print_notices(const RunConfig& config, const RunSummary& summary) {
   }
 }
 
-void fill_memory(const RunConfig& config, RunSummary& summary) {
-  const hw::MemoryBudget& m = config.memory;
-  if (config.server_file.empty()) {
-    summary.peak_memory_bytes = m.weights + m.activations + m.cuda_graphs + m.other +
-                                static_cast<double>(m.num_blocks) * static_cast<double>(m.block_bytes);
-  }
-}
-
 }  // namespace
 
 int run_simulation(std::span<const std::string> arguments) {
@@ -89,39 +61,28 @@ int run_simulation(std::span<const std::string> arguments) {
 
   OutputFiles files(config.report.out_dir);
   files.replaces({kResultFile, kRequestsFile, kTtftFile});
-  Metrics metrics(config);
-  OverloadDetector overload;
   Progress progress(num_requests);
-  std::vector<RunObserver*> observers = {&metrics, &overload, &progress};
+  std::vector<RunObserver*> watchers = {&progress};
   std::optional<RequestsCsv> requests_csv;
   if (files.has_folder() && config.report.requests_csv) {
-    observers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
+    watchers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
   }
   std::optional<StepLog> step_log;
   if (!config.report.step_log.empty()) {
-    observers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
+    watchers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
   }
 
-  SimulationResult run = simulate(config, observers);
+  const MeasuredRun measured = measure(config, watchers);
   progress.clear();
-  const OverloadVerdict verdict = overload.verdict();
-  run.summary.overloaded = verdict.overloaded;
-  run.summary.overload_reason = verdict.reason;
-  fill_memory(config, run.summary);
-
-  std::vector<std::string> provenance = config.provenance;
-  provenance.push_back(run.time_provenance);
-  const MetricsReport report = metrics.finish(run.summary);
-  const RunResult result{config,   run.summary,          report, kVersion, config.resolved_text,
-                         input_files(config, run), provenance};
+  const RunResult result = as_result(config, measured);
   const std::string json = result_json(result);
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kTtftFile).write(ttft_cdf_csv(report.ttft_quantiles_ms));
+    files.create(kTtftFile).write(ttft_cdf_csv(measured.metrics.ttft_quantiles_ms));
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));
-  print_notices(config, run.summary);
+  print_notices(config, measured.run.summary);
   return 0;
 }
 

@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "sim/capacity_command.h"
+#include "sim/compare_command.h"
 #include "sim/crash_context.h"
 #include "sim/explain_command.h"
+#include "sim/matrix_command.h"
 #include "sim/output_files.h"
 #include "sim/run_command.h"
+#include "sim/study_cluster.h"
+#include "sim/study_command.h"
 #include "sim/usage_error.h"
 
 namespace boost {
@@ -40,9 +44,14 @@ struct Subcommand {
   int (*run)(std::span<const std::string> arguments);
 };
 
+int run_study_here(std::span<const std::string> arguments) { return run_study(arguments, &make_cluster); }
+
 constexpr std::array kSubcommands{
     Subcommand{"capacity", &run_capacity},
+    Subcommand{"compare", &run_compare},
     Subcommand{"explain", &run_explain},
+    Subcommand{"matrix", &run_matrix_command},
+    Subcommand{"study", &run_study_here},
 };
 
 int run(int argc, char** argv) {

@@ -296,6 +296,14 @@ hw::MeasuredServer fit_step_model(std::span<const RunSamples> runs, const FitOpt
   fit_elapsed(runs, options, server);
   fit_gaps(runs, options.huber, server);
   summarize_residuals(runs, server);
+  // From run to run: what a fit to the others misses. A run's error has its own part and that of the n - 1 others'
+  // mean, hence the factor. With two runs the difference is all there is, and stays as summarised.
+  if (runs.size() > 2) {
+    double squares = 0;
+    for (std::size_t i = 0; i < runs.size(); ++i) squares += std::pow(slower_than_others(runs, i, options), 2);
+    const double n = static_cast<double>(runs.size());
+    server.speed_sd_per_run = std::sqrt(squares / n * (n - 1) / n);
+  }
   return server;
 }
 

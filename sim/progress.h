@@ -20,17 +20,22 @@ class Progress final : public RunObserver {
 
   /// On stderr if that is a terminal, else silent. `num_requests` of the run; 0: not known.
   explicit Progress(std::uint64_t num_requests);
+  /// The same for other things than requests: "simulations".
+  Progress(std::uint64_t count, std::string what);
   /// For tests: `draw` is given each new line, `now` tells the time.
   Progress(std::uint64_t num_requests, std::function<void(const std::string&)> draw,
            std::function<Clock::time_point()> now);
   ~Progress() override;
 
   void on_request_end(const RequestRecord& request) override;
+  /// One of them is over.
+  void one_more();
   /// Takes the bar off the terminal; before anything else is written there.
   void clear();
 
  private:
   std::uint64_t num_requests_;
+  std::string what_ = "requests";
   std::function<void(const std::string&)> draw_;  // Empty: silent.
   std::function<Clock::time_point()> now_;
   Clock::time_point start_;

@@ -32,6 +32,7 @@ namespace {
 constexpr std::array kSubcommands{
     Subcommand{"check-ops", "how well rates predict measured operators", &run_check_ops},
     Subcommand{"check-rates", "refits the bundled rates from measured operators and compares", &run_check_rates},
+    Subcommand{"check-serving", "how well measured servers are predicted, with their own clients", &run_check_serving},
     Subcommand{"check-steps", "whether a server's logged steps follow from our rules, step for step",
                &run_check_steps},
     Subcommand{"fit-ops", "a GPU's rates from measured operators", &run_fit_ops},

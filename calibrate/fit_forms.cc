@@ -17,6 +17,7 @@
 #include "hw/forms_elementwise.h"
 #include "hw/forms_gemm.h"
 #include "hw/forms_moe.h"
+#include "hw/operator_graph.h"
 #include "hw/roof.h"
 
 namespace kneepoint::calibrate {
@@ -278,7 +279,7 @@ Form<hw::CollectiveParams> collective_form(double link_bytes_per_us) {
           [link_bytes_per_us](const OperatorRow& row, const hw::CollectiveParams& params) {
             const auto& shape = std::get<hw::CollectiveShape>(row.shape);
             return hw::collective_us(static_cast<double>(shape.message_bytes),
-                                     static_cast<double>(shape.num_gpus), params, link_bytes_per_us);
+                                     hw::collective_cost(shape).network_bytes, params, link_bytes_per_us);
           },
           {},
           {}};

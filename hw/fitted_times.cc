@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "hw/operator_graph.h"
 #include "hw/spec_error.h"
 
 namespace kneepoint::hw {
@@ -14,8 +15,6 @@ namespace {
 
 constexpr double kSecondsPerUs = 1e-6;
 constexpr std::int64_t kFittedHeadSize = 128;
-// 4 bits, and a bf16 scale for each group of 128 weights.
-constexpr double kInt4Bytes = 0.5 + 2.0 / 128;
 
 struct CollectiveName {
   Collective op;
@@ -58,10 +57,6 @@ OperatorTime timed(double us, const std::string& outside, bool extended) {
 
 std::size_t kv_index(Precision precision) {
   return precision == Precision::kFp8 ? 1 : 0;
-}
-
-double weight_bytes(Precision precision) {
-  return precision == Precision::kInt4 ? kInt4Bytes : precision == Precision::kFp8 ? 1 : 2;
 }
 
 }  // namespace
@@ -195,11 +190,11 @@ const CollectiveRates& FittedTimes::collective_for(const CollectiveShape& shape)
 double FittedTimes::collective_us(const CollectiveShape& shape) const {
   const CollectiveRates& rates = collective_for(shape);
   const auto bytes = static_cast<double>(shape.message_bytes);
-  const double num_gpus = static_cast<double>(shape.num_gpus);
-  if (shape.op == Collective::kSend) return hw::collective_us(2 * bytes, 2, rates.params, link_bytes_per_us_);
-  const double us = hw::collective_us(bytes, num_gpus, rates.params, link_bytes_per_us_);
+  const double crossing = collective_cost(shape).network_bytes;
+  if (shape.op == Collective::kSend) return hw::collective_us(2 * bytes, crossing, rates.params, link_bytes_per_us_);
+  const double us = hw::collective_us(bytes, crossing, rates.params, link_bytes_per_us_);
   // Past the largest group measured, every step of a ring adds its latency.
-  const double beyond = std::max(1.0, num_gpus / static_cast<double>(rates.num_gpus));
+  const double beyond = std::max(1.0, static_cast<double>(shape.num_gpus) / static_cast<double>(rates.num_gpus));
   return us * beyond;
 }
 

@@ -47,6 +47,7 @@ struct Describe {
   std::string operator()(const hw::CollectiveShape& s) const {
     return fmt::format("gpus={} bytes={}", s.num_gpus, s.message_bytes);
   }
+  std::string operator()(const hw::ElementwiseShape& s) const { return fmt::format("bytes={}", s.bytes); }
 };
 
 void write_row(std::ostream& out, const OperatorRow& row, double predicted) {
@@ -84,7 +85,7 @@ int run_check_ops(const Arguments& arguments) {
     }
     const hw::FittedTimes times(hw::load_gpu(name), hw::load_rates(rates_name.empty() ? name : rates_name));
     if (!rows_path.empty()) {
-      for (const OperatorRow& row : rows) write_row(rows_out, row, predicted_us(times, row.shape));
+      for (const OperatorRow& row : rows) write_row(rows_out, row, predicted_us(times, row));
     }
     for (OpsAccuracy& line : ops_accuracy(rows, times)) lines.push_back(std::move(line));
   }

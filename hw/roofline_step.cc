@@ -210,6 +210,7 @@ std::vector<Extrapolation> RooflineStep::extrapolations(const StepShape& step) c
 
 std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu, const std::string& rates_file) {
   if (!rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(rates_file));
+  if (!gpu.rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(gpu.rates_file));
   const std::vector<std::string>& bundled = rates_names();
   if (std::ranges::find(bundled, gpu.name) != bundled.end()) {
     return std::make_unique<FittedTimes>(gpu, load_rates(gpu.name));

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/command_line.h"
@@ -11,6 +11,7 @@
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
+#include "traces/atomic_file.h"
 
 namespace kneepoint::calibrate {
 
@@ -61,10 +62,11 @@ int run_fit_ops(const Arguments& arguments) {
   fmt::print("{}: {} measured operators\n", gpu.name, table.size());
   for (const hw::FamilyRates& family : rates.families) print_family(family);
   if (out_path.empty()) return 0;
-  std::ofstream out(out_path);
-  hw::write_rates(out, rates);
-  out.flush();
-  if (!out) throw CalibrateError(fmt::format("{}: cannot be written", out_path));
+  std::ostringstream text;
+  hw::write_rates(text, rates);
+  traces::AtomicFile out(out_path);
+  out.write(text.str());
+  out.commit();
   return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "sim/output_files.h"
 #include "sim/run_command.h"
 #include "sim/usage_error.h"
+#include "sim/verify_folder.h"
 
 namespace boost {
 
@@ -43,10 +44,11 @@ struct Subcommand {
 constexpr std::array kSubcommands{
     Subcommand{"capacity", &run_capacity},
     Subcommand{"explain", &run_explain},
+    Subcommand{"verify", &run_verify},
 };
 
 int run(int argc, char** argv) {
-  guard_standard_streams();
+  guard_process();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   for (const Subcommand& subcommand : kSubcommands) {
     if (!arguments.empty() && arguments.front() == subcommand.name) {

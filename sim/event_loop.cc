@@ -29,6 +29,7 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       admission_(config.admission, config.engine.max_model_len),
       acceptance_(config.draft_acceptance_rates, config.seed),
       front_end_(parts_.times.front_end()),
+      limits_(config.limits),
       load_(parts_.engine.load()),
       wait_by_cause_(kNumAdmissionStops) {}
 
@@ -36,11 +37,21 @@ RunSummary EventLoop::run() {
   const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
-  while (!events_.empty() && !summary_.storm) {
+  while (!events_.empty() && !summary_.storm && !stops_early()) {
     dispatch(events_.pop());
   }
   close_books();
   return std::move(summary_);
+}
+
+// A limit that is reached with the last request is no limit to anything.
+bool EventLoop::stops_early() {
+  const bool reached = limits_.reached(events_.next_time(), books_.num_over());
+  if (!reached || (books_.num_over() == books_.num_sent() && parts_.client.next_send_time() == kNever)) {
+    return false;
+  }
+  summary_.stopped_by = limits_.which(books_.num_over());
+  return true;
 }
 
 void EventLoop::dispatch(const Event& event) {
@@ -90,6 +101,7 @@ void EventLoop::client_sends() {
     live.record.wanted_output_tokens = send_.record.output_tokens;
     live.session = send_.record.session;
     summary_.first_send = std::min(summary_.first_send, now);
+    books_.sent(now);
     for (RunObserver* observer : parts_.observers) {
       observer->on_send(live.record);
     }
@@ -153,6 +165,7 @@ void EventLoop::client_is_done(Live& live) {
     observer->on_request_end(live.record);
   }
   live.client_done = true;
+  books_.over(events_.now(), live.record.sent);
   forget_if_over(live);
   parts_.client.on_finished(finished);
   schedule_next_send();
@@ -160,6 +173,7 @@ void EventLoop::client_is_done(Live& live) {
 
 void EventLoop::forget_if_over(const Live& live) {
   if (live.client_done && live.server_done) {
+    books_.request_got(live.sampled);
     live_.erase(live.record.index);
   }
 }
@@ -248,6 +262,8 @@ void EventLoop::oldest_step_ends() {
   if (computed) {
     ++summary_.steps;
     summary_.scheduled_tokens += batch.num_tokens;
+    books_.planned_tokens(batch.num_tokens);
+    books_.member_tokens(batch.record.context_tokens + batch.record.generation_tokens);
     for (RunObserver* observer : parts_.observers) {
       observer->on_step(batch.record);
     }
@@ -255,6 +271,7 @@ void EventLoop::oldest_step_ends() {
   }
   std::int64_t place = 0;
   for (const engine::EmittedTokens& tokens : outcome_.emitted) {
+    books_.step_gave(tokens.num_tokens);
     deliver_tokens(live_of(tokens.id), tokens, place++);
   }
   note_load();
@@ -315,6 +332,9 @@ void EventLoop::leave_server(Live& live) {
   if (!live.accepted) {
     return;
   }
+  if (live.record.queued != kNever) {
+    books_.left_engine(events_.now() - live.record.queued);
+  }
   if (!live.had_output) {
     admission_.on_first_output(live.record.prompt_tokens);
   }
@@ -358,6 +378,7 @@ void EventLoop::note_load() {
   const SimDuration held = now - last_load_change_;
   if (held.count() > 0) {
     const double seconds = to_seconds(held);
+    books_.engine_held(held, load_.num_running + load_.num_waiting);
     running_seconds_ += seconds * static_cast<double>(load_.num_running);
     waiting_seconds_ += seconds * static_cast<double>(load_.num_waiting);
     const std::int64_t blocked = std::min(blocked_by_plan_, load_.num_waiting);
@@ -376,9 +397,21 @@ void EventLoop::note_load() {
 
 void EventLoop::close_books() {
   note_load();
-  BOOST_ASSERT_MSG(summary_.storm || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
-  summary_.unfinished = static_cast<std::int64_t>(live_.size());
+  const bool whole = !summary_.storm && summary_.stopped_by.empty();
+  BOOST_ASSERT_MSG(!whole || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
   summary_.end = events_.now();
+  for (const auto& [index, live] : live_) {
+    books_.request_got(live.sampled);
+    if (!live.server_done && live.record.queued != kNever) {
+      books_.left_engine(summary_.end - live.record.queued);
+    }
+    if (!live.client_done) {
+      books_.unfinished(summary_.end, live.record.sent);
+      ++summary_.unfinished;
+    }
+  }
+  summary_.sent = books_.num_sent();
+  summary_.audit = books_.close(summary_.end, whole, load_.free_blocks, load_.usable_blocks);
   if (summary_.first_send == kNever) {
     summary_.first_send = SimTime{};
   }

@@ -106,12 +106,16 @@ pb::RunConfig read_run_config(const std::string& file) {
     throw UsageError(fmt::format("--run-config {}: cannot be read", file));
   }
   text << in.rdbuf();
+  return parse_run_config(text.str(), fmt::format("--run-config {}", file));
+}
+
+pb::RunConfig parse_run_config(const std::string& text, const std::string& from) {
   pb::RunConfig config;
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  if (!parser.ParseFromString(text.str(), &config)) {
-    throw UsageError(fmt::format("--run-config {}: {}", file, error.text));
+  if (!parser.ParseFromString(text, &config)) {
+    throw UsageError(fmt::format("{}: {}", from, error.text));
   }
   return config;
 }

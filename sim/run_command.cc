@@ -34,8 +34,9 @@ std::vector<InputFile> input_files(const RunConfig& config, const SimulationResu
   inputs.push_back({"trace", config.trace.filename().string(), run.trace_sha256});
   const auto add = [&](const char* role, const std::filesystem::path& path) {
     std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) {
-      inputs.push_back({role, path.filename().string(), traces::sha256_file(path)});
+    const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "config.json" : path;
+    if (std::filesystem::is_regular_file(file, ignored)) {
+      inputs.push_back({role, file.filename().string(), traces::sha256_file(file)});
     }
   };
   add("model", config.model_name);
@@ -67,6 +68,13 @@ void print_notices(const RunConfig& config, const RunSummary& summary) {
   }
 }
 
+void print_partial(const RunOutcome& outcome) {
+  const RunSummary& summary = outcome.run.summary;
+  fmt::print(stderr, "simulate: PARTIAL: stopped by {} at {:.3f} s; {} requests over, {} unfinished, {} not sent\n",
+             summary.stopped_by, to_seconds(summary.end), summary.sent - summary.unfinished, summary.unfinished,
+             outcome.num_unsent());
+}
+
 void fill_memory(const RunConfig& config, RunSummary& summary) {
   const hw::MemoryBudget& m = config.memory;
   if (config.server_file.empty()) {
@@ -77,6 +85,33 @@ void fill_memory(const RunConfig& config, RunSummary& summary) {
 
 }  // namespace
 
+RunResult RunOutcome::result(const RunConfig& config) const {
+  std::vector<std::string> provenance = config.provenance;
+  provenance.push_back(run.time_provenance);
+  return {config, run.summary, report, kVersion, config.resolved_text, input_files(config, run), provenance,
+          num_unsent()};
+}
+
+std::int64_t RunOutcome::num_unsent() const {
+  return static_cast<std::int64_t>(run.num_requests) - run.summary.sent;
+}
+
+RunOutcome carry_out(const RunConfig& config, std::vector<RunObserver*> others) {
+  Metrics metrics(config);
+  OverloadDetector overload;
+  Progress progress(traces::TraceReader(config.trace).info().num_records);
+  std::vector<RunObserver*> observers = {&metrics, &overload, &progress};
+  observers.insert(observers.end(), others.begin(), others.end());
+
+  RunOutcome outcome{simulate(config, observers), {}};
+  const OverloadVerdict verdict = overload.verdict();
+  outcome.run.summary.overloaded = verdict.overloaded;
+  outcome.run.summary.overload_reason = verdict.reason;
+  fill_memory(config, outcome.run.summary);
+  outcome.report = metrics.finish(outcome.run.summary);
+  return outcome;
+}
+
 int run_simulation(std::span<const std::string> arguments) {
   std::ostringstream answer;
   const std::optional<RunConfig> parsed = parse_simulate(arguments, answer);
@@ -85,44 +120,35 @@ int run_simulation(std::span<const std::string> arguments) {
     return 0;
   }
   const RunConfig& config = *parsed;
-  const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
+  static_cast<void>(traces::TraceReader(config.trace));  // A wrong trace is told before a folder is made.
 
   OutputFiles files(config.report.out_dir);
   files.replaces({kResultFile, kRequestsFile, kTtftFile});
-  Metrics metrics(config);
-  OverloadDetector overload;
-  Progress progress(num_requests);
-  std::vector<RunObserver*> observers = {&metrics, &overload, &progress};
+  std::vector<RunObserver*> writers;
   std::optional<RequestsCsv> requests_csv;
   if (files.has_folder() && config.report.requests_csv) {
-    observers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
+    writers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
   }
   std::optional<StepLog> step_log;
   if (!config.report.step_log.empty()) {
-    observers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
+    writers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
   }
 
-  SimulationResult run = simulate(config, observers);
-  progress.clear();
-  const OverloadVerdict verdict = overload.verdict();
-  run.summary.overloaded = verdict.overloaded;
-  run.summary.overload_reason = verdict.reason;
-  fill_memory(config, run.summary);
-
-  std::vector<std::string> provenance = config.provenance;
-  provenance.push_back(run.time_provenance);
-  const MetricsReport report = metrics.finish(run.summary);
-  const RunResult result{config,   run.summary,          report, kVersion, config.resolved_text,
-                         input_files(config, run), provenance};
+  const RunOutcome outcome = carry_out(config, writers);
+  const RunResult result = outcome.result(config);
   const std::string json = result_json(result);
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kTtftFile).write(ttft_cdf_csv(report.ttft_quantiles_ms));
+    files.create(kTtftFile).write(ttft_cdf_csv(outcome.report.ttft_quantiles_ms));
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));
-  print_notices(config, run.summary);
-  return 0;
+  print_notices(config, outcome.run.summary);
+  if (outcome.run.summary.stopped_by.empty()) {
+    return 0;
+  }
+  print_partial(outcome);
+  return kExitPartial;
 }
 
 }  // namespace kneepoint::sim

@@ -14,6 +14,7 @@
 #include "sim/crash_context.h"
 #include "sim/explain_command.h"
 #include "sim/output_files.h"
+#include "sim/reproduce.h"
 #include "sim/run_command.h"
 #include "sim/usage_error.h"
 #include "sim/verify_folder.h"
@@ -55,7 +56,7 @@ int run(int argc, char** argv) {
       return subcommand.run(std::span(arguments).subspan(1));
     }
   }
-  return run_simulation(arguments);
+  return asks_to_reproduce(arguments) ? run_reproduce(arguments) : run_simulation(arguments);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ std::string help_text() {
       "simulate --trace FILE.pb [MODEL] [flags]: replay a workload through a simulated vLLM 0.32 server\n"
       "simulate capacity [...]                 : what limits concurrency, as tables\n"
       "simulate explain [...]                  : what one step costs, operator by operator\n"
+      "simulate --reproduce result.json --trace FILE.pb: whether the same comes out again\n"
       "simulate verify DIR                     : whether a result is as it was written\n"
       "\n"
       "  example   simulate --trace bursty.pb --gpu h100 llama-3.1-8b --max-num-seqs 256 --out result\n"

@@ -24,6 +24,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
+// Why each value was chosen; now it is because result.json says so.
+constexpr std::string_view kReasons = "provenance";
+
 // Files of the user that a run can read, by the role that result.json gives them.
 struct Places {
   std::string trace, model, gpu, rates, server;
@@ -155,6 +158,9 @@ std::optional<std::string> first_difference(const std::string& name, const std::
   const Json before = parse_result(name, recorded);
   const Json after = parse_result("the new result", now);
   for (const auto& [key, value] : before.items()) {
+    if (key == kReasons) {
+      continue;
+    }
     const auto found = after.find(key);
     if (found == after.end()) {
       return fmt::format("{}: recorded {}, now absent", key, shown(value));

@@ -2,7 +2,8 @@
 //
 // result.json holds the resolved configuration and the SHA-256 of every input.
 // The inputs are checked first: other inputs explain another result, and are
-// refused. Then the run is repeated and its result.json compared key by key.
+// refused. Then the run is repeated and its result.json compared key by key, all
+// but `provenance`: the reason for every value is now that it was recorded.
 #pragma once
 
 #include <optional>

@@ -55,10 +55,11 @@ TEST(FlippedBytes, InAResult) {
   ASSERT_EQ(whole.size(), 4U);
   const auto passes = [&] { return sim::verify_folder(out).problems.empty(); };
   ASSERT_TRUE(passes());
-  // Two masks for the files whose every byte is hashed, all for the list itself.
+  // Every byte of each file, and every kind of damage to the list itself. Of the long ttft_cdf.csv every 13th
+  // byte stands for all: it is hashed like the others.
   for (const auto& [name, bytes] : whole) {
     const bool is_list = name == "checksums.sha256";
-    for (std::size_t at = 0; at < bytes.size(); ++at) {
+    for (std::size_t at = 0; at < bytes.size(); at += name == "ttft_cdf.csv" ? 13 : 1) {
       for (const int mask : kMasks) {
         if (!is_list && mask != 1 << (at % 8)) {
           continue;

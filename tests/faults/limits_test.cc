@@ -13,7 +13,7 @@ namespace kneepoint::faults {
 namespace {
 
 using testing::HasSubstr;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 class LimitsTest : public testing::Test {
  protected:

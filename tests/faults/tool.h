@@ -41,7 +41,6 @@ struct Outcome {
   std::optional<int> status;  ///< Exit status; nothing if a signal ended it.
   int signal = 0;
   std::string out, err;
-  long peak_kib = 0;  ///< Largest resident set.
 };
 
 /// What befalls a run. `prepare` runs in the new process before the tool.

@@ -92,7 +92,7 @@ void remove_temporaries_on_signals() {
     struct sigaction action {};
     if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
     action.sa_handler = &remove_and_end;
-    action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
     ::sigaction(signal, &action, nullptr);
   }
 }

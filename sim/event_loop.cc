@@ -60,14 +60,22 @@ void EventLoop::dispatch(const Event& event) {
     case EventKind::kClientSends: return client_sends();
     case EventKind::kEngineTurns: return engine_turns();
     case EventKind::kReachesEngine: return reaches_engine(live_of(event.subject));
-    case EventKind::kClientHasAnswer: return client_has_answer(live_of(event.subject));
+    case EventKind::kClientHasAnswer:
     case EventKind::kClientTimesOut:
     case EventKind::kAbortReachesEngine: break;
   }
-  // The two that may come when the request is already over.
+  // Those that may come when the request is already over: a client that gives up does not wait for an answer on
+  // its way, nor does one that has its answer give up.
   const auto found = live_.find(event.subject);
-  if (found != live_.end()) {
-    event.kind == EventKind::kClientTimesOut ? client_times_out(found->second) : abort_reaches_engine(found->second);
+  if (found == live_.end()) {
+    return;
+  }
+  if (event.kind == EventKind::kClientHasAnswer) {
+    client_has_answer(found->second);
+  } else if (event.kind == EventKind::kClientTimesOut) {
+    client_times_out(found->second);
+  } else {
+    abort_reaches_engine(found->second);
   }
 }
 
@@ -155,7 +163,11 @@ void EventLoop::client_times_out(Live& live) {
   client_is_done(live);
 }
 
-void EventLoop::client_has_answer(Live& live) { client_is_done(live); }
+void EventLoop::client_has_answer(Live& live) {
+  if (!live.client_done) {  // Else it gave up while a refusal was on its way.
+    client_is_done(live);
+  }
+}
 
 // The client's account of a request closes; a slot of its semaphore is free.
 void EventLoop::client_is_done(Live& live) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/paired_books.h"
 #include "sim/reproduce.h"
 #include "sim/usage_error.h"
 #include "sim/verify_folder.h"
@@ -124,6 +125,57 @@ TEST_F(LimitsTest, ReproducesWholeAndPartialResults) {
   EXPECT_THAT(other.err, HasSubstr("was made with another trace than other.pb"));
   write_file(folder_ / "out/result.json", "{}");
   EXPECT_EQ(run(folder_ / "", again).status, 2);
+}
+
+sim::SimTime at(int seconds) { return sim::SimTime(std::chrono::seconds(seconds)); }
+
+// Two requests, under way from 0 to 3 s and from 1 to 4 s: 1 + 2 + 2 + 1 = 6 request-seconds, and 3 + 3 = 6. In
+// the engine one is from 0 to 2 s, the other from 1 to 3 s: 1 + 2 + 1 = 2 + 2 = 4.
+sim::PairedBooks balanced() {
+  using std::chrono::seconds;
+  sim::PairedBooks books;
+  books.sent(at(0));
+  books.sent(at(1));
+  books.over(at(3), at(0));
+  books.over(at(4), at(1));
+  books.engine_held(seconds(1), 1);
+  books.engine_held(seconds(1), 2);
+  books.engine_held(seconds(1), 1);
+  books.left_engine(seconds(2));
+  books.left_engine(seconds(2));
+  books.planned_tokens(100);
+  books.member_tokens(60);
+  books.member_tokens(40);
+  books.step_gave(7);
+  books.request_got(3);
+  books.request_got(4);
+  return books;
+}
+
+TEST(PairedBooks, AgreeOnAWorkedRun) {
+  const std::vector<sim::AuditLine> lines = balanced().close(at(5), true, 99, 99);
+  ASSERT_EQ(lines.size(), 6U);
+  const std::uint64_t expected[] = {2, 100, 7, 4'000'000'000, 6'000'000'000, 99};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].first, expected[i]) << lines[i].total;
+    EXPECT_EQ(lines[i].second, expected[i]) << lines[i].total;
+  }
+}
+
+// Each account, off by one on one side.
+TEST(PairedBooks, AnUnequalPairStopsTheRun) {
+  const auto dies = [](auto spoil, const char* message, std::int64_t free_blocks = 99) {
+    sim::PairedBooks books = balanced();
+    spoil(books);
+    EXPECT_DEATH(static_cast<void>(books.close(at(5), true, free_blocks, 99)), message);
+  };
+  using sim::PairedBooks;
+  dies([](PairedBooks& b) { b.sent(at(5)); }, "PAIRED_ACCOUNTS: requests: sent 3, over_or_unfinished 2");
+  dies([](PairedBooks& b) { b.planned_tokens(1); }, "PAIRED_ACCOUNTS: scheduled_tokens: by_plan 101, by_member 100");
+  dies([](PairedBooks& b) { b.request_got(1); }, "PAIRED_ACCOUNTS: sampled_tokens: by_step 7, by_request 8");
+  dies([](PairedBooks& b) { b.left_engine(sim::SimDuration(1)); }, "PAIRED_ACCOUNTS: engine_time_ns");
+  dies([](PairedBooks& b) { b.sent(at(4)); b.over(at(5), at(5)); }, "PAIRED_ACCOUNTS: client_time_ns");
+  dies([](PairedBooks&) {}, "PAIRED_ACCOUNTS: blocks: free_at_end 98, usable 99", 98);
 }
 
 TEST(FirstDifference, NamesKeyAndValues) {

@@ -24,7 +24,6 @@
 #include "calibrate/ops_table.h"
 #include "calibrate/run_input.h"
 #include "calibrate/server_log.h"
-#include "calibrate/serving_rows.h"
 #include "engine/scheduler_config.h"
 #include "hw/deployment.h"
 #include "hw/gpu_spec.h"
@@ -236,10 +235,6 @@ void measured_operators(std::string_view bytes) {
   calibrate::read_ops_csv(folder().write("h100_sxm_" + kind + ".csv", bytes.substr(1)), table);
 }
 
-void serving_table(std::string_view bytes) {
-  static_cast<void>(calibrate::read_serving_rows(folder().write("x.csv", bytes)));
-}
-
 void result_file(std::string_view bytes) {
   static_cast<void>(sim::first_difference("result.json", std::string(bytes), std::string(bytes)));
 }
@@ -258,7 +253,7 @@ constexpr Reader kReaders[] = {
     &import_nth<3>,  &import_nth<4>,  &import_nth<5>,   &import_nth<6>,  &import_nth<7>,  &import_nth<8>,
     &import_nth<9>,  &import_nth<10>, &import_nth<11>,  &import_nth<12>, &import_nth<13>, &model_config,
     &gpu_spec,       &rates,          &measured_server, &run_config,     &command_line,   &bench_result,
-    &timed_trace,    &cache_state,    &server_log,      &measured_operators, &serving_table, &result_file,
+    &timed_trace,    &cache_state,    &server_log,      &measured_operators, &result_file,
     &checksum_list};
 
 // One line of text that a terminal shows as it is.

@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string_view>
 
 #include "calibrate/subcommands.h"
+#include "traces/temporary_files.h"
 
 namespace boost {
 
@@ -49,6 +51,7 @@ void print_usage(std::FILE* out) {
 }
 
 int run(int argc, char** argv) {
+  traces::remove_temporaries_on_signals();
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (name.empty() || name == "--help" || name == "-h" || name == "help") {
     print_usage(name.empty() ? stderr : stdout);
@@ -67,7 +70,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kneepoint::calibrate::run(argc, argv);
+    const int status = kneepoint::calibrate::run(argc, argv);
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+    return status;
   } catch (const std::exception& error) {
     fmt::print(stderr, "calibrate: {}\n", error.what());
     return 2;

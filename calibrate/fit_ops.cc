@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "calibrate/calibrate_error.h"
@@ -13,6 +14,7 @@
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
+#include "traces/atomic_file.h"
 
 namespace kneepoint::calibrate {
 
@@ -160,10 +162,11 @@ int fit_tables(const std::vector<std::string>& paths, const std::string& gpu_nam
   fmt::print("{}: {} measured operators\n", gpu.name, table.size());
   for (const hw::FamilyRates& family : rates.families) print_family(family);
   if (out_path.empty()) return 0;
-  std::ofstream out(out_path);
-  hw::write_rates(out, rates);
-  out.flush();
-  if (!out) throw CalibrateError(fmt::format("{}: cannot be written", out_path));
+  std::ostringstream text;
+  hw::write_rates(text, rates);
+  traces::AtomicFile out(out_path);
+  out.write(text.str());
+  out.commit();
   return 0;
 }
 

@@ -61,10 +61,6 @@ std::size_t kv_index(Precision precision) {
 
 constexpr std::string_view kNotMeasured = "not measured on this GPU, estimated from its data sheet";
 
-double weight_bytes(Precision precision) {
-  return precision == Precision::kInt4 ? kInt4Bytes : precision == Precision::kFp8 ? 1 : 2;
-}
-
 }  // namespace
 
 template <class Params>

@@ -315,6 +315,7 @@ RunConfig resolve(const pb::RunConfig& asked) {
   resolve_memory(asked, config);
   engine::validate(config.engine);
   resolve_client(asked, config);
+  resolve_limits_of_run(asked, config);
   resolve_report(asked, config);
   resolve_steps(asked, config);
   return config;

@@ -31,6 +31,7 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       front_end_(parts_.times.front_end()),
       keeps_cohort_(!config.engine.walk_decodes),
       outputs_(front_end_.output_per_request),
+      limits_(config.limits),
       load_(parts_.engine.load()),
       wait_by_cause_(kNumAdmissionStops) {}
 
@@ -38,11 +39,21 @@ RunSummary EventLoop::run() {
   const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
-  while (!events_.empty() && !summary_.storm) {
+  while (!events_.empty() && !summary_.storm && !stops_early()) {
     dispatch(events_.pop());
   }
   close_books();
   return std::move(summary_);
+}
+
+// A limit that is reached with the last request is no limit to anything.
+bool EventLoop::stops_early() {
+  const bool reached = limits_.reached(events_.next_time(), books_.num_over());
+  if (!reached || (books_.num_over() == books_.num_sent() && parts_.client.next_send_time() == kNever)) {
+    return false;
+  }
+  summary_.stopped_by = limits_.which(books_.num_over());
+  return true;
 }
 
 void EventLoop::dispatch(const Event& event) {
@@ -51,14 +62,22 @@ void EventLoop::dispatch(const Event& event) {
     case EventKind::kClientSends: return client_sends();
     case EventKind::kEngineTurns: return engine_turns();
     case EventKind::kReachesEngine: return reaches_engine(live_of(event.subject));
-    case EventKind::kClientHasAnswer: return client_has_answer(live_of(event.subject));
+    case EventKind::kClientHasAnswer:
     case EventKind::kClientTimesOut:
     case EventKind::kAbortReachesEngine: break;
   }
-  // The two that may come when the request is already over.
+  // Those that may come when the request is already over: a client that gives up does not wait for an answer on
+  // its way, nor does one that has its answer give up.
   const auto found = live_.find(event.subject);
-  if (found != live_.end()) {
-    event.kind == EventKind::kClientTimesOut ? client_times_out(found->second) : abort_reaches_engine(found->second);
+  if (found == live_.end()) {
+    return;
+  }
+  if (event.kind == EventKind::kClientHasAnswer) {
+    client_has_answer(found->second);
+  } else if (event.kind == EventKind::kClientTimesOut) {
+    client_times_out(found->second);
+  } else {
+    abort_reaches_engine(found->second);
   }
 }
 
@@ -92,6 +111,7 @@ void EventLoop::client_sends() {
     live.record.wanted_output_tokens = send_.record.output_tokens;
     live.session = send_.record.session;
     summary_.first_send = std::min(summary_.first_send, now);
+    books_.sent(now);
     for (RunObserver* observer : parts_.observers) {
       observer->on_send(live.record);
     }
@@ -146,16 +166,24 @@ void EventLoop::client_times_out(Live& live) {
   client_is_done(live);
 }
 
-void EventLoop::client_has_answer(Live& live) { client_is_done(live); }
+void EventLoop::client_has_answer(Live& live) {
+  if (!live.client_done) {  // Else it gave up while a refusal was on its way.
+    client_is_done(live);
+  }
+}
 
 // The client's account of a request closes; a slot of its semaphore is free.
 void EventLoop::client_is_done(Live& live) {
   const Finished finished{live.record.index, live.session, events_.now()};
   check_causal_times(live.record);
+  if (!is_completed(live.record.end)) {
+    withdraw_tokens(live);
+  }
   for (RunObserver* observer : parts_.observers) {
     observer->on_request_end(live.record);
   }
   live.client_done = true;
+  books_.over(events_.now(), live.record.sent);
   forget_if_over(live);
   parts_.client.on_finished(finished);
   schedule_next_send();
@@ -163,6 +191,7 @@ void EventLoop::client_is_done(Live& live) {
 
 void EventLoop::forget_if_over(const Live& live) {
   if (live.client_done && live.server_done) {
+    books_.request_got(live.sampled);
     live_.erase(live.record.index);
   }
 }
@@ -290,10 +319,14 @@ bool EventLoop::steps_end_steadily() {
     return false;
   }
   const SimDuration turnaround = parts_.times.turnaround(outputs_.num_outputs());
-  const std::int64_t done = server_.turn_steadily(turns, turnaround, events_.next_time(), [this](const Batch& batch) {
+  const SimTime until = std::min(events_.next_time(), limits_.latest());
+  const std::int64_t done = server_.turn_steadily(turns, turnaround, until, [this](const Batch& batch) {
     events_.advance_to(batch.record.end);
     ++summary_.steps;
     summary_.scheduled_tokens += batch.num_tokens;
+    books_.planned_tokens(batch.num_tokens);
+    books_.member_tokens(batch.record.generation_tokens);
+    books_.step_gave(outputs_.num_outputs());
     outputs_.next_like_before(events_.now() + front_end_.output);
     for (RunObserver* observer : parts_.observers) {
       observer->on_step(batch.record);
@@ -323,12 +356,18 @@ void EventLoop::oldest_step_ends() {
   if (computed) {
     ++summary_.steps;
     summary_.scheduled_tokens += batch.num_tokens;
+    books_.planned_tokens(batch.num_tokens);
+    books_.member_tokens(batch.record.context_tokens + batch.record.generation_tokens);
     for (RunObserver* observer : parts_.observers) {
       observer->on_step(batch.record);
     }
     watch_progress();
   }
   deliver_outputs();
+  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
+    books_.step_gave(tokens.num_tokens);
+  }
+  books_.step_gave(outcome_.num_emitted - static_cast<std::int64_t>(outcome_.emitted.size()));
   note_load();
   watch_doomed();
   const bool nothing_can_run = !computed && server_.idle() && parts_.engine.has_requests();
@@ -474,9 +513,6 @@ void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens) 
 
 // The server is done with a request; its client will know at `at_client`.
 void EventLoop::end_at_server(Live& live, RequestEnd end, SimTime at_client) {
-  if (!is_completed(end)) {
-    withdraw_tokens(live);
-  }
   live.record.end = end;
   live.record.last_token = at_client;
   leave_server(live);
@@ -491,6 +527,9 @@ void EventLoop::leave_server(Live& live) {
   live.server_done = true;
   if (!live.accepted) {
     return;
+  }
+  if (live.record.queued != kNever) {
+    books_.left_engine(events_.now() - live.record.queued);
   }
   if (!live.had_output) {
     admission_.on_first_output(live.record.prompt_tokens);
@@ -536,6 +575,7 @@ void EventLoop::note_load() {
   if (held.count() > 0) {
     running_time_ += Int128{held.count()} * load_.num_running;
     waiting_time_ += Int128{held.count()} * load_.num_waiting;
+    books_.engine_held(held, load_.num_running + load_.num_waiting);
     const std::int64_t blocked = std::min(blocked_by_plan_, load_.num_waiting);
     wait_by_cause_[static_cast<std::size_t>(server_.admission_stop())] += held * blocked;
     wait_for_next_step_ += held * (load_.num_waiting - blocked);
@@ -556,14 +596,27 @@ void EventLoop::note_load() {
 
 void EventLoop::close_books() {
   note_load();
-  BOOST_ASSERT_MSG(summary_.storm || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
-  summary_.unfinished = static_cast<std::int64_t>(live_.size());
+  const bool whole = !summary_.storm && summary_.stopped_by.empty();
+  BOOST_ASSERT_MSG(!whole || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
   summary_.end = events_.now();
+  for (const auto& [index, live] : live_) {
+    const std::int64_t unlisted = live.cohort_since < 0 ? 0 : outputs_.num_steps() - live.cohort_since;
+    books_.request_got(live.sampled + unlisted);
+    if (!live.server_done && live.record.queued != kNever) {
+      books_.left_engine(summary_.end - live.record.queued);
+    }
+    if (!live.client_done) {
+      books_.unfinished(summary_.end, live.record.sent);
+      ++summary_.unfinished;
+    }
+  }
+  summary_.sent = books_.num_sent();
+  summary_.audit = books_.close(summary_.end, whole, load_.free_blocks, load_.usable_blocks);
   if (summary_.first_send == kNever) {
     summary_.first_send = SimTime{};
   }
   for (const auto& [id, live] : live_) {
-    if (!live.server_done) {
+    if (!live.client_done) {
       withdraw_tokens(live);
     }
   }

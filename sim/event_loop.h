@@ -25,8 +25,10 @@
 #include "sim/event_queue.h"
 #include "sim/observer.h"
 #include "sim/output_order.h"
+#include "sim/paired_books.h"
 #include "sim/percentiles.h"
 #include "sim/run_config.h"
+#include "sim/run_limits.h"
 #include "sim/run_summary.h"
 #include "sim/server.h"
 
@@ -45,7 +47,7 @@ class EventLoop final : private Sampler {
 
   EventLoop(const RunConfig& config, Parts parts);
 
-  /// Runs until every request is over.
+  /// Runs until every request is over or a limit of the config is reached.
   [[nodiscard]] RunSummary run();
 
   [[nodiscard]] const EventQueue& events() const { return events_; }
@@ -102,6 +104,7 @@ class EventLoop final : private Sampler {
   void end_never_running(engine::RequestId id, RequestEnd end);
   void watch_progress();
   void note_load();
+  [[nodiscard]] bool stops_early();
   void close_books();
   void check_causal_times(const RequestRecord& record) const;
   void sample(const Batch& batch, engine::StepResult& result) override;
@@ -118,6 +121,8 @@ class EventLoop final : private Sampler {
   EventQueue events_;
   std::unordered_map<std::uint64_t, Live> live_;
   RunSummary summary_;
+  LimitWatch limits_;
+  PairedBooks books_;
 
   SimTime next_send_planned_ = kNever;  // A kClientSends event stands for this time.
   bool turn_planned_ = false;           // A kEngineTurns event stands.

@@ -1,5 +1,6 @@
 #include "sim/measured_run.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -18,8 +19,9 @@ std::vector<InputFile> input_files(const RunConfig& config, const SimulationResu
   }
   const auto add = [&](const char* role, const std::filesystem::path& path) {
     std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) {
-      inputs.push_back({role, path.filename().string(), traces::sha256_file(path)});
+    const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "config.json" : path;
+    if (std::filesystem::is_regular_file(file, ignored)) {
+      inputs.push_back({role, file.filename().string(), traces::sha256_file(file)});
     }
   };
   add("model", config.model_name);
@@ -68,8 +70,10 @@ MeasuredRun measure(const RunConfig& config, Client& client, std::span<RunObserv
 }
 
 RunResult as_result(const RunConfig& config, const MeasuredRun& measured) {
+  const std::int64_t in_trace = static_cast<std::int64_t>(measured.run.num_requests);
+  const std::int64_t num_unsent = std::max<std::int64_t>(in_trace - measured.run.summary.sent, 0);
   return {config,          measured.run.summary, measured.metrics, kVersion, config.resolved_text,
-          measured.inputs, measured.provenance};
+          measured.inputs, measured.provenance,  num_unsent};
 }
 
 }  // namespace kneepoint::sim

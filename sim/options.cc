@@ -70,6 +70,12 @@ pb::RunConfig read_run_config(const std::string& file) {
   return config;
 }
 
+pb::RunConfig parse_run_config(const std::string& text, const std::string& from) {
+  pb::RunConfig config;
+  parse_text_proto(from, text, config);
+  return config;
+}
+
 pb::RunConfig asked_for(const ParsedFlags& parsed) {
   pb::RunConfig asked;
   if (!parsed.run_config_file.empty()) {

@@ -40,6 +40,8 @@ struct DeviceDefaults {
 
 /// Throws UsageError naming file, line and field.
 [[nodiscard]] pb::RunConfig read_run_config(const std::string& file);
+/// The same for a text; `from` is named in errors.
+[[nodiscard]] pb::RunConfig parse_run_config(const std::string& text, const std::string& from);
 
 /// What a command line asks for: its --run-config, overridden flag by flag.
 [[nodiscard]] pb::RunConfig asked_for(const ParsedFlags& parsed);

@@ -47,6 +47,14 @@ void print_notices(const RunConfig& config, const RunSummary& summary) {
   }
 }
 
+// Where a limit stopped the run.
+void print_partial(const RunResult& result) {
+  const RunSummary& summary = result.summary;
+  fmt::print(stderr, "simulate: PARTIAL: stopped by {} at {:.3f} s; {} requests over, {} unfinished, {} not sent\n",
+             summary.stopped_by, to_seconds(summary.end), summary.sent - summary.unfinished, summary.unfinished,
+             result.num_unsent);
+}
+
 }  // namespace
 
 int run_simulation(std::span<const std::string> arguments) {
@@ -57,6 +65,7 @@ int run_simulation(std::span<const std::string> arguments) {
     return 0;
   }
   const RunConfig& config = *parsed;
+  // A wrong trace is told before a folder is made.
   const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
 
   OutputFiles files(config.report.out_dir);
@@ -83,7 +92,11 @@ int run_simulation(std::span<const std::string> arguments) {
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));
   print_notices(config, measured.run.summary);
-  return 0;
+  if (measured.run.summary.stopped_by.empty()) {
+    return 0;
+  }
+  print_partial(result);
+  return kExitPartial;
 }
 
 }  // namespace kneepoint::sim

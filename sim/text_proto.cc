@@ -66,10 +66,14 @@ void read_text_proto(const std::string& what, const std::string& file, google::p
     throw UsageError(fmt::format("{}: cannot be read", what));
   }
   text << in.rdbuf();
+  parse_text_proto(what, text.str(), message);
+}
+
+void parse_text_proto(const std::string& what, const std::string& text, google::protobuf::Message& message) {
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  if (!parser.ParseFromString(text.str(), &message)) {
+  if (!parser.ParseFromString(text, &message)) {
     throw UsageError(fmt::format("{}: {}", what, error.text));
   }
 }

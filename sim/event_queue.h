@@ -49,8 +49,6 @@ class EventQueue {
   }
 
   [[nodiscard]] bool empty() const { return heap_.empty(); }
-  /// Of the next event. Not for an empty queue.
-  [[nodiscard]] SimTime next_time() const { return heap_.top().event.time; }
 
   /// Takes the next event and moves the clock to it.
   [[nodiscard]] Event pop() {

@@ -18,6 +18,7 @@
 #include "sim/result_json.h"
 #include "sim/usage_error.h"
 #include "traces/sha256.h"
+#include "traces/trace_file.h"
 
 namespace kneepoint::sim {
 namespace {

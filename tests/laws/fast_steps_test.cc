@@ -131,6 +131,11 @@ Workload random_workload(std::uint64_t seed) {
   if (random.one_in(4)) {
     config.client.max_concurrency = random.between(1, 10);
   }
+  if (random.one_in(8)) {
+    config.limits.sim_time = std::chrono::microseconds(random.between(1000, 1'000'000));
+  } else if (random.one_in(8)) {
+    config.limits.requests = random.between(1, 20);
+  }
   const bool ends_early = random.one_in(4);
   const SimDuration mean = std::chrono::microseconds(random.between(1, 60000));
   SimDuration arrival{0};
@@ -165,6 +170,10 @@ void add(std::string& text, const sim::RunSummary& s) {
                       s.end.time_since_epoch().count(), s.steps, s.scheduled_tokens, s.preemptions, s.num_blocks,
                       s.peak_used_blocks, s.prefix_query_tokens, s.prefix_hit_tokens, s.device_busy.count(), s.mean_running,
                       s.mean_waiting, s.peak_running, s.peak_waiting, s.never_fit, s.storm, s.unfinished);
+  text += fmt::format("stopped by {}, sent {}\n", s.stopped_by, s.sent);
+  for (const sim::AuditLine& line : s.audit) {
+    text += fmt::format("{} {} {}\n", line.total, line.first, line.second);
+  }
   for (const sim::WaitCause& cause : s.wait_causes) {
     text += fmt::format("wait {} {}\n", cause.cause, cause.time.count());
   }

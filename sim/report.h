@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/metrics.h"
@@ -29,6 +30,9 @@ struct RunResult {
   std::vector<InputFile> inputs;
   std::vector<std::string> provenance;  ///< Lines for the report: the configuration's, then the step times'.
 };
+
+/// A cause of RunSummary::wait_causes for people: "max_num_batched_tokens".
+[[nodiscard]] std::string_view wait_cause_in_words(std::string_view cause);
 
 /// The table, ending in a newline.
 [[nodiscard]] std::string report_table(const RunResult& result);

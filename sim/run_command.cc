@@ -16,8 +16,10 @@
 #include "sim/report.h"
 #include "sim/requests_csv.h"
 #include "sim/result_json.h"
+#include "sim/run_page.h"
 #include "sim/simulation.h"
 #include "sim/step_log.h"
+#include "sim/time_series.h"
 #include "traces/sha256.h"
 #include "traces/trace_file.h"
 
@@ -26,7 +28,7 @@ namespace {
 
 constexpr const char* kResultFile = "result.json";
 constexpr const char* kRequestsFile = "requests.csv";
-constexpr const char* kTtftFile = "ttft_cdf.csv";
+constexpr const char* kPageFile = "report.html";
 
 // Which files a result came from, by name and content.
 std::vector<InputFile> input_files(const RunConfig& config, const SimulationResult& run) {
@@ -75,6 +77,14 @@ void fill_memory(const RunConfig& config, RunSummary& summary) {
   }
 }
 
+// report.html and the numbers behind its figures.
+void write_page(OutputFiles& files, const RunResult& result, const TimeSeries& series) {
+  files.create(kPageFile).write(run_page(result, series));
+  files.create(kLoadCsv).write(levels_csv(series));
+  files.create(kLatencyCsv).write(latencies_csv(series));
+  files.create(kWaitCsv).write(wait_csv(result.summary));
+}
+
 }  // namespace
 
 int run_simulation(std::span<const std::string> arguments) {
@@ -88,7 +98,7 @@ int run_simulation(std::span<const std::string> arguments) {
   const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
 
   OutputFiles files(config.report.out_dir);
-  files.replaces({kResultFile, kRequestsFile, kTtftFile});
+  files.replaces({kResultFile, kRequestsFile, kPageFile, kTtftCdfCsv, kLoadCsv, kLatencyCsv, kWaitCsv});
   Metrics metrics(config);
   OverloadDetector overload;
   Progress progress(num_requests);
@@ -96,6 +106,10 @@ int run_simulation(std::span<const std::string> arguments) {
   std::optional<RequestsCsv> requests_csv;
   if (files.has_folder() && config.report.requests_csv) {
     observers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
+  }
+  std::optional<TimeSeries> series;
+  if (files.has_folder() && config.report.page) {
+    observers.push_back(&series.emplace());
   }
   std::optional<StepLog> step_log;
   if (!config.report.step_log.empty()) {
@@ -117,7 +131,10 @@ int run_simulation(std::span<const std::string> arguments) {
   const std::string json = result_json(result);
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kTtftFile).write(ttft_cdf_csv(report.ttft_quantiles_ms));
+    files.create(kTtftCdfCsv).write(ttft_cdf_csv(report.ttft_quantiles_ms));
+  }
+  if (series) {
+    write_page(files, result, *series);
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));

@@ -1,0 +1,28 @@
+// report.html of one run: headline numbers, what must not be overlooked, the
+// distribution of TTFT, the run over time, what requests waited for, and the
+// configuration and inputs that made it. Each figure names its CSV beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/figure.h"
+#include "sim/report.h"
+#include "sim/time_series.h"
+
+namespace kneepoint::sim {
+
+inline constexpr const char* kTtftCdfCsv = "ttft_cdf.csv";
+inline constexpr const char* kLoadCsv = "load_over_time.csv";
+inline constexpr const char* kLatencyCsv = "latency_over_time.csv";
+inline constexpr const char* kWaitCsv = "wait_by_cause.csv";
+
+/// Model, GPU, scheduler, limits, workload and seed, on one line.
+[[nodiscard]] std::string made_by(const RunConfig& config);
+
+[[nodiscard]] std::string run_page(const RunResult& result, const TimeSeries& series);
+
+/// wait_by_cause.csv: cause,request_seconds,share; the largest first.
+[[nodiscard]] std::string wait_csv(const RunSummary& summary);
+
+}  // namespace kneepoint::sim

@@ -36,7 +36,7 @@ RunSummary EventLoop::run() {
   const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
-  while (!events_.empty() && !summary_.storm) {
+  while (!events_.empty() && !summary_.storm && !stopped()) {
     dispatch(events_.pop());
   }
   close_books();
@@ -376,7 +376,7 @@ void EventLoop::note_load() {
 
 void EventLoop::close_books() {
   note_load();
-  BOOST_ASSERT_MSG(summary_.storm || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
+  BOOST_ASSERT_MSG(summary_.storm || stopped() || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
   summary_.unfinished = static_cast<std::int64_t>(live_.size());
   summary_.end = events_.now();
   if (summary_.first_send == kNever) {

@@ -27,6 +27,7 @@
 #include "sim/run_config.h"
 #include "sim/run_summary.h"
 #include "sim/server.h"
+#include "sim/stop_signal.h"
 
 namespace kneepoint::sim {
 
@@ -39,11 +40,12 @@ class EventLoop final : private Sampler {
     const hw::StepTimeModel& times;
     const hw::GraphSizes* graphs = nullptr;  ///< Null for a measured server.
     std::vector<RunObserver*> observers;
+    const StopSignal* stop = nullptr;        ///< Null: the run goes to its end.
   };
 
   EventLoop(const RunConfig& config, Parts parts);
 
-  /// Runs until every request is over.
+  /// Runs until every request is over, or the signal says stop.
   [[nodiscard]] RunSummary run();
 
   [[nodiscard]] const EventQueue& events() const { return events_; }
@@ -86,6 +88,7 @@ class EventLoop final : private Sampler {
   void close_books();
   void check_causal_times(const RequestRecord& record) const;
   void sample(const Batch& batch, engine::StepResult& result) override;
+  [[nodiscard]] bool stopped() const { return parts_.stop != nullptr && parts_.stop->requested; }
   [[nodiscard]] Live& live_of(std::uint64_t id);
 
   const RunConfig& config_;

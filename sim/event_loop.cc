@@ -209,8 +209,12 @@ void EventLoop::engine_turns() {
     record.cached_tokens = started.cached_tokens;
   }
   for (const engine::RequestId id : turn_.preempted) {
-    ++live_of(id).record.preemptions;
+    RequestRecord& record = live_of(id).record;
+    ++record.preemptions;
     ++summary_.preemptions;
+    for (RunObserver* observer : parts_.observers) {
+      observer->on_preempt(record, events_.now());
+    }
   }
   for (const engine::RequestId id : turn_.ignored) {
     end_at_server(live_of(id), RequestEnd::kIgnored, events_.now() + front_end_.output);

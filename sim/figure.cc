@@ -19,10 +19,6 @@ constexpr double kRight = 14;
 constexpr double kLabelRow = 15;
 constexpr double kTickGap = 6;
 
-int tone_number(Tone tone) {
-  return static_cast<int>(tone);
-}
-
 /// The pixels of one drawing, and the text that is being written.
 class Drawing {
  public:
@@ -39,11 +35,13 @@ class Drawing {
   void axes();
   void category_axis();
   void columns();
+  void interval_rows();
   void spans();
   void band(const Band& band);
   void line(const Line& line);
   void marks();
   [[nodiscard]] bool has_columns() const { return !figure_.columns.categories.empty(); }
+  [[nodiscard]] bool has_rows() const { return !figure_.intervals.rows.empty(); }
   [[nodiscard]] int x_ticks() const { return static_cast<int>(size_.width / 75); }
   [[nodiscard]] int y_ticks() const { return 6; }
   [[nodiscard]] std::vector<Tick> ticks(const FigureAxis& axis, Range range, int at_most) const {
@@ -107,6 +105,16 @@ void Drawing::find_ranges() {
       y.take(band.high[i]);
     }
   }
+  for (const Intervals::Row& row : figure_.intervals.rows) {
+    for (const double half_width : row.half_widths) {
+      x.take(row.at - half_width);
+      x.take(row.at + half_width);
+    }
+    for (const double tick : row.ticks) {
+      x.take(tick);
+    }
+    x.take(row.at);
+  }
   has_data_ = x.found() || has_columns();
   for (const Span& span : figure_.spans) {
     x.take(span.x.low);
@@ -133,7 +141,7 @@ void Drawing::find_ranges() {
 
 // Margins follow from the labels that stand in them.
 void Drawing::find_edges() {
-  y_ticks_ = ticks(figure_.y, y_range_, y_ticks());
+  y_ticks_ = has_rows() ? std::vector<Tick>() : ticks(figure_.y, y_range_, y_ticks());
   double widest = 0;
   for (const Tick& tick : y_ticks_) {
     widest = std::max(widest, text_width(tick.label));
@@ -217,6 +225,32 @@ void Drawing::columns() {
             escaped(categories[i]), escaped(layer.label), short_number(layer.values[i]));
         base += layer.values[i];
       }
+    }
+  }
+}
+
+// A row's name, below it a bar for each part, below these the single values.
+void Drawing::interval_rows() {
+  const Intervals& all = figure_.intervals;
+  const double slot = (bottom_ - top_) / static_cast<double>(all.rows.size());
+  const double step = std::min(15.0, (slot - 20) / static_cast<double>(all.parts.size() + 1));
+  for (std::size_t i = 0; i < all.rows.size(); ++i) {
+    const Intervals::Row& row = all.rows[i];
+    double y = top_ + slot * static_cast<double>(i) + 13;
+    put("<text class=\"name\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", left_, y, escaped(row.name));
+    const double at = x_.px(row.at);
+    for (std::size_t part = 0; part < all.parts.size(); ++part) {
+      y += step;
+      const double from = x_.px(row.at - row.half_widths[part]);
+      const double to = x_.px(row.at + row.half_widths[part]);
+      const int tone = tone_number(all.parts[part].tone);
+      put("<path class=\"line t{}\" d=\"M{:.1f},{:.1f}v6m0,-3H{:.1f}m0,-3v6\"/>", tone, from, y - 3, to);
+      put("<circle class=\"dot t{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}: {} ± {}</title></circle>", tone, at, y,
+          escaped(all.parts[part].label), short_number(row.at), short_number(row.half_widths[part]));
+    }
+    y += step;
+    for (const double tick : row.ticks) {
+      put("<path class=\"tick\" d=\"M{:.1f},{:.1f}v7\"/>", x_.px(tick), y - 3);
     }
   }
 }
@@ -306,6 +340,9 @@ std::string Drawing::draw(std::string_view name) {
     category_axis();
     columns();
   }
+  if (has_rows()) {
+    interval_rows();
+  }
   for (const Band& each : figure_.bands) {
     band(each);
   }
@@ -317,47 +354,10 @@ std::string Drawing::draw(std::string_view name) {
   return std::move(text_);
 }
 
-void add_to_legend(std::string& items, std::string_view sample, std::string_view label) {
-  if (!label.empty()) {
-    items += fmt::format("<li><svg class=\"key\" viewBox=\"0 0 22 12\" aria-hidden=\"true\">{}</svg>{}</li>", sample,
-                         escaped(label));
-  }
-}
-
 }  // namespace
 
 std::string figure_svg(const Figure& figure, FigureSize size, std::string_view name) {
   return Drawing(figure, size).draw(name);
-}
-
-std::string figure_legend(const Figure& figure) {
-  std::string items;
-  for (const Line& line : figure.lines) {
-    add_to_legend(items,
-                  fmt::format("<path class=\"line t{}{}\" d=\"M1,6H21\"/>{}", tone_number(line.tone),
-                              line.dashed ? " dashed" : "",
-                              line.dots ? fmt::format("<circle class=\"dot t{}\" cx=\"11\" cy=\"6\" r=\"3\"/>",
-                                                      tone_number(line.tone))
-                                        : ""),
-                  line.label);
-  }
-  for (const Band& band : figure.bands) {
-    add_to_legend(items,
-                  fmt::format("<path class=\"band t{}{}\" d=\"M1,1H21V11H1Z\"/>", tone_number(band.tone),
-                              band.strong ? " strong" : ""),
-                  band.label);
-  }
-  for (const Span& span : figure.spans) {
-    add_to_legend(items, fmt::format("<path class=\"span t{}\" d=\"M1,1H21V11H1Z\"/>", tone_number(span.tone)),
-                  span.label);
-  }
-  for (const Columns::Layer& layer : figure.columns.layers) {
-    add_to_legend(items,
-                  fmt::format("<path class=\"fill t{}{}\" d=\"M1,1H21V11H1Z\"/>", tone_number(layer.tone),
-                              layer.hatched ? " pale" : ""),
-                  layer.label);
-  }
-  return items.empty() ? "" : fmt::format("<ul class=\"legend\">{}</ul>", items);
 }
 
 std::string short_number(double value) {

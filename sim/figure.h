@@ -28,6 +28,7 @@ namespace kneepoint::sim {
 /// A colour by what it is for; sim/page.cc has the values.
 enum class Tone : std::uint8_t { kBlue, kOrange, kGreen, kPurple, kRed, kTeal, kGrey };
 inline constexpr int kNumTones = 7;
+[[nodiscard]] constexpr int tone_number(Tone tone) { return static_cast<int>(tone); }
 
 struct Point {
   double x = 0;
@@ -79,6 +80,23 @@ struct Columns {
   std::vector<Layer> layers;  ///< From the bottom up.
 };
 
+/// Values with their intervals, a row each: how sure is what.
+struct Intervals {
+  struct Part {
+    std::string label;  ///< "arrivals".
+    Tone tone = Tone::kBlue;
+  };
+  struct Row {
+    std::string name;
+    double at = 0;
+    std::vector<double> half_widths;  ///< One for each part.
+    std::vector<double> ticks;        ///< Single values: one a seed.
+  };
+  std::vector<Part> parts;
+  std::vector<Row> rows;
+  std::string tick_label;  ///< What the single values are.
+};
+
 struct FigureAxis {
   std::string label;  ///< With its unit: "TTFT (ms)".
   bool log = false;
@@ -95,7 +113,8 @@ struct Figure {
   std::vector<Band> bands;
   std::vector<Line> lines;
   std::vector<Mark> marks;
-  Columns columns;    ///< If it has categories there are no lines, and the x axis is theirs.
+  Columns columns;      ///< If it has categories there are no lines, and the x axis is theirs.
+  Intervals intervals;  ///< If it has rows there are no lines, and the y axis is theirs.
   std::string csv;    ///< The file with its numbers; beside the page.
 };
 

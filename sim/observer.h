@@ -38,6 +38,8 @@ class RunObserver {
   /// first). `request.output_tokens` includes them.
   virtual void on_tokens(const RequestRecord& /*request*/, SimTime /*previous*/, SimTime /*at_client*/,
                          std::int64_t /*num_tokens*/) {}
+  /// A request lost its blocks to the plan that was made at `now`; `request.preemptions` includes it.
+  virtual void on_preempt(const RequestRecord& /*request*/, SimTime /*now*/) {}
   /// The client knows that a request is over; told once for each, in the order of their ends.
   virtual void on_request_end(const RequestRecord&) {}
   virtual void on_step(const StepRecord&) {}

@@ -20,6 +20,7 @@
 #include "sim/simulation.h"
 #include "sim/step_log.h"
 #include "sim/time_series.h"
+#include "sim/timeline.h"
 #include "traces/sha256.h"
 #include "traces/trace_file.h"
 
@@ -77,12 +78,26 @@ void fill_memory(const RunConfig& config, RunSummary& summary) {
   }
 }
 
+void finish_timeline(Timeline& timeline) {
+  timeline.finish();
+  if (timeline.not_drawn() > 0) {
+    fmt::print(stderr, "simulate: --timeline: {} requests found no free lane of {} and have no slices of their own\n",
+               timeline.not_drawn(), Timeline::kLanes);
+  }
+}
+
 // report.html and the numbers behind its figures.
 void write_page(OutputFiles& files, const RunResult& result, const TimeSeries& series) {
   files.create(kPageFile).write(run_page(result, series));
   files.create(kLoadCsv).write(levels_csv(series));
   files.create(kLatencyCsv).write(latencies_csv(series));
   files.create(kWaitCsv).write(wait_csv(result.summary));
+  if (result.config.report.plots) {
+    const std::string only_scripts = write_paper_plots(files, run_figures(result, series), made_by(result.config));
+    if (!only_scripts.empty()) {
+      fmt::print(stderr, "simulate: {}\n", only_scripts);
+    }
+  }
 }
 
 }  // namespace
@@ -116,6 +131,11 @@ int run_simulation(std::span<const std::string> arguments) {
     observers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
   }
 
+  std::optional<Timeline> timeline;
+  if (!config.report.timeline.empty()) {
+    observers.push_back(&timeline.emplace(files.create_at(config.report.timeline), made_by(config)));
+  }
+
   SimulationResult run = simulate(config, observers);
   progress.clear();
   const OverloadVerdict verdict = overload.verdict();
@@ -129,6 +149,9 @@ int run_simulation(std::span<const std::string> arguments) {
   const RunResult result{config,   run.summary,          report, kVersion, config.resolved_text,
                          input_files(config, run), provenance};
   const std::string json = result_json(result);
+  if (timeline) {
+    finish_timeline(*timeline);
+  }
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
     files.create(kTtftCdfCsv).write(ttft_cdf_csv(report.ttft_quantiles_ms));

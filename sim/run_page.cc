@@ -15,6 +15,7 @@
 namespace kneepoint::sim {
 namespace {
 
+constexpr std::size_t kClientFigures = 4;  // Of run_figures(): what clients saw.
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
 std::string whole(std::int64_t value) {
@@ -168,32 +169,37 @@ Figure rate_figure(const TimeSeries& series, SimTime end) {
   return figure;
 }
 
-void add_load_figures(Page& page, const RunResult& result, const TimeSeries& series) {
-  const SimTime end = result.summary.end;
+Figure kv_figure(const RunResult& result, const TimeSeries& series) {
   const std::int64_t usable = result.summary.num_blocks - 1;
-  Figure kv = level_figure(series, end, &LevelRow::used_blocks, static_cast<double>(usable) / 100, Tone::kPurple);
-  kv.title = "KV cache in use";
-  kv.about = fmt::format("Share of {} blocks of {} tokens.", whole(usable), result.config.engine.block_size);
-  kv.y = {"KV cache in use (%)", false, 0, {}};
+  Figure figure =
+      level_figure(series, result.summary.end, &LevelRow::used_blocks, static_cast<double>(usable) / 100, Tone::kPurple);
+  figure.title = "KV cache in use";
+  figure.about = fmt::format("Share of {} blocks of {} tokens.", whole(usable), result.config.engine.block_size);
+  figure.y.label = "KV cache in use (%)";
   if (result.summary.peak_used_blocks * 4 > usable) {
-    kv.y.high = 100;
+    figure.y.high = 100;
   }
-  page.figure(kv);
+  return figure;
+}
 
-  Figure waiting = level_figure(series, end, &LevelRow::waiting, 1, Tone::kOrange);
-  waiting.title = "Queue";
-  waiting.about = "Requests that wait at the scheduler.";
-  waiting.y.label = "Requests waiting";
-  page.figure(waiting);
+Figure waiting_figure(const RunResult& result, const TimeSeries& series) {
+  Figure figure = level_figure(series, result.summary.end, &LevelRow::waiting, 1, Tone::kOrange);
+  figure.title = "Queue";
+  figure.about = "Requests that wait at the scheduler.";
+  figure.y.label = "Requests waiting";
+  return figure;
+}
 
-  Figure running = level_figure(series, end, &LevelRow::running, 1, Tone::kGreen);
-  running.title = "Batch size";
-  running.about = fmt::format("Requests that run; max_num_seqs is {}.", whole(result.config.engine.max_num_seqs));
-  running.y.label = "Requests running";
-  if (result.summary.peak_running * 2 > result.config.engine.max_num_seqs) {
-    running.marks.push_back({static_cast<double>(result.config.engine.max_num_seqs), "max_num_seqs", Tone::kGrey, true});
+Figure running_figure(const RunResult& result, const TimeSeries& series) {
+  Figure figure = level_figure(series, result.summary.end, &LevelRow::running, 1, Tone::kGreen);
+  const std::int64_t most = result.config.engine.max_num_seqs;
+  figure.title = "Batch size";
+  figure.about = fmt::format("Requests that run; max_num_seqs is {}.", whole(most));
+  figure.y.label = "Requests running";
+  if (result.summary.peak_running * 2 > most) {
+    figure.marks.push_back({static_cast<double>(most), "max_num_seqs", Tone::kGrey, true});
   }
-  page.figure(running);
+  return figure;
 }
 
 // ---- text and tables
@@ -315,7 +321,7 @@ void add_origin(Page& page, const RunResult& result) {
 
 }  // namespace
 
-std::string made_by(const RunConfig& config) {
+std::string setup_line(const RunConfig& config) {
   const auto base = [](const std::string& name) {
     const bool file = name.ends_with(".json") || name.ends_with(".textproto") || name.ends_with(".pb");
     return file ? std::filesystem::path(name).filename().string() : name;
@@ -337,6 +343,11 @@ std::string made_by(const RunConfig& config) {
   }
   line += fmt::format("; {}, max_num_seqs {}, max_num_batched_tokens {}", config.scheduler, config.engine.max_num_seqs,
                       config.engine.max_num_batched_tokens);
+  return line;
+}
+
+std::string made_by(const RunConfig& config) {
+  std::string line = setup_line(config);
   line += fmt::format("; {}", config.trace.filename().string());
   if (!config.client.request_rate) {
     line += " at its own times";
@@ -361,6 +372,17 @@ std::string wait_csv(const RunSummary& summary) {
   return text;
 }
 
+std::vector<NamedFigure> run_figures(const RunResult& result, const TimeSeries& series) {
+  const SimTime end = end_of_sends(series, result.summary.end);
+  return {{"ttft_cdf", ttft_figure(result.metrics)},
+          {"arrivals", rate_figure(series, end)},
+          {"ttft_over_time", latency_figure(series, end, "TTFT", true, &LatencyRow::ttft)},
+          {"tpot_over_time", latency_figure(series, end, "TPOT", false, &LatencyRow::tpot)},
+          {"kv_over_time", kv_figure(result, series)},
+          {"queue_over_time", waiting_figure(result, series)},
+          {"batch_over_time", running_figure(result, series)}};
+}
+
 std::string run_page(const RunResult& result, const TimeSeries& series) {
   const RunConfig& config = result.config;
   Page page(fmt::format("{} under load", config.trace.filename().string()), made_by(config));
@@ -368,13 +390,13 @@ std::string run_page(const RunResult& result, const TimeSeries& series) {
   add_tiles(page, result);
   page.heading("Latency");
   add_latency_table(page, result);
-  const SimTime end = end_of_sends(series, result.summary.end);
-  page.figure(ttft_figure(result.metrics));
-  page.figure(rate_figure(series, end));
-  page.figure(latency_figure(series, end, "TTFT", true, &LatencyRow::ttft));
-  page.figure(latency_figure(series, end, "TPOT", false, &LatencyRow::tpot));
-  page.heading("The server over the run");
-  add_load_figures(page, result, series);
+  const std::vector<NamedFigure> figures = run_figures(result, series);
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    if (i == kClientFigures) {
+      page.heading("The server over the run");
+    }
+    page.figure(figures[i].figure);
+  }
   add_waits(page, result.summary);
   add_origin(page, result);
   return page.take();

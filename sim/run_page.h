@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/figure.h"
+#include "sim/paper_plots.h"
 #include "sim/report.h"
 #include "sim/time_series.h"
 
@@ -17,9 +17,13 @@ inline constexpr const char* kLoadCsv = "load_over_time.csv";
 inline constexpr const char* kLatencyCsv = "latency_over_time.csv";
 inline constexpr const char* kWaitCsv = "wait_by_cause.csv";
 
-/// Model, GPU, scheduler, limits, workload and seed, on one line.
+/// Model, GPU, scheduler and limits, on one line.
+[[nodiscard]] std::string setup_line(const RunConfig& config);
+/// The same with workload and seed.
 [[nodiscard]] std::string made_by(const RunConfig& config);
 
+/// The figures of the page, in its order.
+[[nodiscard]] std::vector<NamedFigure> run_figures(const RunResult& result, const TimeSeries& series);
 [[nodiscard]] std::string run_page(const RunResult& result, const TimeSeries& series);
 
 /// wait_by_cause.csv: cause,request_seconds,share; the largest first.

@@ -28,7 +28,7 @@ namespace {
 // ---- the script
 
 // In single quotes, as gnuplot takes any text; a line stays a line.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string safe = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -78,7 +78,7 @@ class Script {
 
 void Script::axes() {
   const auto axis = [&](char name, const FigureAxis& a) {
-    put("set {}label {}", name, quoted(a.label));
+    put("set {}label {}", name, in_quotes(a.label));
     if (a.log) put("set logscale {}", name);
     if (a.low || a.high) {
       put("set {}range [{}:{}]", name, a.low ? number(*a.low) : "*", a.high ? number(*a.high) : "*");
@@ -91,17 +91,17 @@ void Script::axes() {
 void Script::marks() {
   for (const Span& span : figure_.spans) {
     put("set object rectangle from {}, graph 0 to {}, graph 1 behind fillcolor {} fillstyle solid 0.15 noborder  # {}",
-        number(span.x.low), number(span.x.high), colour(span.tone), quoted(span.label));
+        number(span.x.low), number(span.x.high), colour(span.tone), in_quotes(span.label));
   }
   int row = 0;
   for (const Mark& mark : figure_.marks) {
     if (mark.horizontal) {
       put("set arrow from graph 0, first {0} to graph 1, first {0} nohead dashtype 3 linecolor {1}", number(mark.at), colour(mark.tone));
-      put("set label {} at graph 0.02, first {} offset 0, 0.5 textcolor {} font ',7'", quoted(mark.label), number(mark.at),
+      put("set label {} at graph 0.02, first {} offset 0, 0.5 textcolor {} font ',7'", in_quotes(mark.label), number(mark.at),
           colour(mark.tone));
     } else {
       put("set arrow from {0}, graph 0 to {0}, graph 1 nohead dashtype 3 linecolor {1}", number(mark.at), colour(mark.tone));
-      put("set label {} at {}, graph 0.1 offset 0.3, {} left textcolor {} font ',7'", quoted(mark.label), number(mark.at), row++ * 0.9,
+      put("set label {} at {}, graph 0.1 offset 0.3, {} left textcolor {} font ',7'", in_quotes(mark.label), number(mark.at), row++ * 0.9,
           colour(mark.tone));
     }
   }
@@ -117,7 +117,7 @@ void Script::bands() {
     put("EOD");
     if (!band.x.empty()) {
       plots_.push_back(fmt::format("{} using 1:2:3 with filledcurves fillstyle transparent solid 0.25 noborder linecolor {} title {}",
-                                   block, colour(band.tone), quoted(band.label)));
+                                   block, colour(band.tone), in_quotes(band.label)));
     }
   }
 }
@@ -133,7 +133,7 @@ void Script::lines() {
     if (!line.points.empty()) {
       plots_.push_back(fmt::format("{} using 1:2 with {} linewidth 1.5 {}linecolor {}{} {}", block, line.dots ? "linespoints" : "lines",
                                    line.dashed ? "dashtype 2 " : "", colour(line.tone), line.dots ? " pointtype 7 pointsize 0.4" : "",
-                                   line.label.empty() ? "notitle" : fmt::format("title {}", quoted(line.label))));
+                                   line.label.empty() ? "notitle" : fmt::format("title {}", in_quotes(line.label))));
     }
   }
 }
@@ -149,7 +149,8 @@ void Script::columns() {
   for (std::size_t i = 0; i < all.categories.size(); ++i) {
     std::string row = fmt::format("\"{}\"", all.categories[i]);
     for (const Columns::Layer& layer : all.layers) {
-      row += " " + number(layer.values[i]);
+      row += ' ';
+      row += number(layer.values[i]);
     }
     put("{}", row);
   }
@@ -157,7 +158,7 @@ void Script::columns() {
   put("set xtics rotate by -45 font ',7'");
   for (std::size_t layer = 0; layer < all.layers.size(); ++layer) {
     plots_.push_back(fmt::format("{} using {}:xtic(1) linecolor {} title {}", block, layer + 2, colour(all.layers[layer].tone),
-                                 quoted(all.layers[layer].label)));
+                                 in_quotes(all.layers[layer].label)));
   }
 }
 
@@ -170,7 +171,7 @@ void Script::intervals() {
   put("set yrange [-0.7:{}] reverse", static_cast<double>(all.rows.size()) - 0.3);
   put("set ytics scale 0 font ',7'\nset ytics ()");
   for (std::size_t i = 0; i < all.rows.size(); ++i) {
-    put("set ytics add ({} {})", quoted(all.rows[i].name), i);
+    put("set ytics add ({} {})", in_quotes(all.rows[i].name), i);
   }
   for (std::size_t part = 0; part < all.parts.size(); ++part) {
     const std::string block = next_block();
@@ -181,12 +182,12 @@ void Script::intervals() {
     }
     put("EOD");
     plots_.push_back(fmt::format("{} using 1:2:3 with xerrorbars pointtype 7 pointsize 0.5 linecolor {} title {}", block,
-                                 colour(all.parts[part].tone), quoted(all.parts[part].label)));
+                                 colour(all.parts[part].tone), in_quotes(all.parts[part].label)));
   }
 }
 
 std::string Script::write(std::string_view name, std::string_view made_by) {
-  put("# {}\n# {}\n# Numbers: {}", quoted(figure_.title), quoted(made_by), figure_.csv);
+  put("# {}\n# {}\n# Numbers: {}", in_quotes(figure_.title), in_quotes(made_by), figure_.csv);
   put("reset session\nset encoding utf8\nset termoption noenhanced\nset key outside bottom center horizontal font ',7' noenhanced");
   put("set grid ytics linecolor rgb '#dddddd'\nset border 3\nset tics nomirror\nset datafile missing 'NaN'");
   axes();

@@ -81,7 +81,7 @@ void fill_memory(const RunConfig& config, RunSummary& summary) {
 void finish_timeline(Timeline& timeline) {
   timeline.finish();
   if (timeline.not_drawn() > 0) {
-    fmt::print(stderr, "simulate: --timeline: {} requests found no free lane of {} and have no slices of their own\n",
+    fmt::print(stderr, "simulate: --timeline: {} requests found none of {} lanes free and are left out\n",
                timeline.not_drawn(), Timeline::kLanes);
   }
 }

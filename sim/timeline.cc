@@ -14,14 +14,14 @@ using perfetto::TracePacket;
 enum class Timeline::Name : std::uint8_t { kPrefill = 1, kDecode, kMixed, kQueued, kPreempted };
 enum class Timeline::Note : std::uint8_t {
   kStep = 1, kTokens, kPrefills, kPrefillTokens, kDecodes, kDecodeTokens, kRequest, kPromptTokens, kOutputTokens,
-  kCachedTokens, kPreemptions, kEnd
+  kCachedTokens, kPreemptions, kQueuedNs, kEnd
 };
 
 namespace {
 
 constexpr const char* kNames[] = {"prefill", "decode", "mixed", "queued", "preempted"};
 constexpr const char* kNotes[] = {"step", "tokens", "prefills", "prefill_tokens", "decodes", "decode_tokens", "request",
-                                  "prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "end"};
+                                  "prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "queued_ns", "end"};
 constexpr std::uint32_t kSequence = 1;
 
 // Tracks by their uuid.
@@ -46,9 +46,6 @@ Timeline::Timeline(OutputFile& file, const std::string& title) : file_(file) {
   track(kWaiting, kRoot, "Requests waiting", 4, "requests");
   track(kRunning, kRoot, "Requests running", 5, "requests");
   track(kRequests, kRoot, "Requests", 6);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    free_lanes_.insert(free_lanes_.end(), lane);
-  }
 }
 
 // ---- packets
@@ -165,59 +162,63 @@ void Timeline::on_step(const StepRecord& step) {
 
 // ---- requests
 
-void Timeline::on_send(const RequestRecord& request) {
-  if (free_lanes_.empty()) {
-    ++not_drawn_;
-    return;
+// The lowest lane that is free from `begin` on; it is taken until `end`.
+std::optional<std::uint64_t> Timeline::request_track(SimTime begin, SimTime end) {
+  std::size_t lane = 0;
+  while (lane < lanes_free_.size() && lanes_free_[lane] > begin) {
+    ++lane;
   }
-  const int lane = *free_lanes_.begin();
-  free_lanes_.erase(free_lanes_.begin());
-  lane_of_.emplace(request.index, lane);
-  if (lane >= lanes_named_) {
-    lanes_named_ = lane + 1;
-    track(kFirstLane + static_cast<std::uint64_t>(lane), kRequests, fmt::format("Lane {}", lane + 1), lane);
+  if (lane == kLanes) {
+    return std::nullopt;
   }
+  if (lane == lanes_free_.size()) {
+    lanes_free_.emplace_back();
+    track(kFirstLane + lane, kRequests, fmt::format("Lane {}", lane + 1), static_cast<int>(lane));
+  }
+  lanes_free_[lane] = end;
+  return kFirstLane + lane;
 }
 
 void Timeline::on_preempt(const RequestRecord& request, SimTime now) {
-  const auto instant = [&](std::uint64_t track) {
-    TrackEvent& preempted = event(now, track, TrackEvent::TYPE_INSTANT);
-    preempted.set_name_iid(static_cast<std::uint64_t>(Name::kPreempted));
-    note(preempted, Note::kRequest, static_cast<std::int64_t>(request.index));
-    write();
-  };
-  instant(kPreemptionTrack);
-  if (const auto lane = lane_of_.find(request.index); lane != lane_of_.end()) {
-    instant(kFirstLane + static_cast<std::uint64_t>(lane->second));
-  }
+  TrackEvent& preempted = event(now, kPreemptionTrack, TrackEvent::TYPE_INSTANT);
+  preempted.set_name_iid(static_cast<std::uint64_t>(Name::kPreempted));
+  note(preempted, Note::kRequest, static_cast<std::int64_t>(request.index));
+  write();
 }
 
 void Timeline::on_request_end(const RequestRecord& request) {
-  const auto found = lane_of_.find(request.index);
-  if (found == lane_of_.end()) {
+  const SimTime over = request.last_token;
+  const bool ran = request.scheduled != kNever;
+  SimTime from = request.sent;
+  std::optional<std::uint64_t> found = request_track(from, over);
+  if (!found && ran) {
+    from = request.scheduled;
+    found = request_track(from, over);
+  }
+  if (!found) {
+    ++not_drawn_;
     return;
   }
-  const std::uint64_t lane = kFirstLane + static_cast<std::uint64_t>(found->second);
-  free_lanes_.insert(found->second);
-  lane_of_.erase(found);
-
-  TrackEvent& begin = event(request.sent, lane, TrackEvent::TYPE_SLICE_BEGIN);
+  const std::uint64_t lane = *found;
+  TrackEvent& begin = event(from, lane, TrackEvent::TYPE_SLICE_BEGIN);
   begin.set_name(fmt::format("request {}", request.index));
   note(begin, Note::kPromptTokens, request.prompt_tokens);
   note(begin, Note::kOutputTokens, request.output_tokens);
   note(begin, Note::kCachedTokens, request.cached_tokens);
   note(begin, Note::kPreemptions, request.preemptions);
+  if (request.queued != kNever) {
+    note(begin, Note::kQueuedNs, (std::min(request.scheduled, over) - request.queued).count());
+  }
   perfetto::DebugAnnotation& end = *begin.add_debug_annotations();
   end.set_name_iid(static_cast<std::uint64_t>(Note::kEnd));
   end.set_string_value(std::string(request_end_name(request.end)));
   write();
 
   // What it never came to lasts until its end.
-  const SimTime over = request.last_token;
-  if (request.queued != kNever) {
+  if (request.queued != kNever && from == request.sent) {
     slice(lane, Name::kQueued, {request.queued, std::min(request.scheduled, over)});
   }
-  if (request.scheduled != kNever) {
+  if (ran) {
     slice(lane, Name::kPrefill, {request.scheduled, std::min(request.first_token, over)});
   }
   if (request.first_token != kNever) {

@@ -10,12 +10,12 @@
 //                      |queued|prefill |decode         |
 //       lane 2       ...
 //
-// A request has a lane to itself from its send to its end, the lowest that is
-// free. There are 200; requests that find none are left out here, and counted, so
-// the trace of an overloaded run stays readable. Everything is written as it
-// happens and memory is constant: a request's slices are written when it is over,
-// which the format allows, as readers sort by time. What is unfinished when a run
-// is cut is left out.
+// A request is written when it is over, which the format allows, as readers sort
+// by time; so memory is constant. It gets the lowest lane that has been free since
+// it was sent. Under overload thousands wait at once and there is none: then one
+// that has been free since its first step, and its slice begins there. There are
+// 1024 lanes, vLLM's largest default of max_num_seqs; who finds none is counted.
+// What is unfinished when a run is cut is left out.
 //
 // Times are nanoseconds of simulated time. Names are interned: sent once, with the
 // first packet, and referred to by number.
@@ -24,11 +24,8 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <set>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "sim/observer.h"
@@ -39,12 +36,11 @@ namespace kneepoint::sim {
 
 class Timeline final : public RunObserver {
  public:
-  static constexpr int kLanes = 200;
+  static constexpr int kLanes = 1024;
 
   /// Writes the names. `file` must outlive this; `title` heads the tracks.
   Timeline(OutputFile& file, const std::string& title);
 
-  void on_send(const RequestRecord& request) override;
   void on_preempt(const RequestRecord& request, SimTime now) override;
   void on_request_end(const RequestRecord& request) override;
   void on_step(const StepRecord& step) override;
@@ -79,15 +75,14 @@ class Timeline final : public RunObserver {
   void count(SimTime time, std::uint64_t track, std::int64_t value);
   void write_counters();
   std::uint64_t step_track(const StepRecord& step);
+  std::optional<std::uint64_t> request_track(SimTime begin, SimTime end);
 
   OutputFile& file_;
   perfetto::Trace trace_;  // Of one packet, reused.
   std::string bytes_;      // Reused.
 
   std::vector<SimTime> step_lanes_free_;
-  std::set<int> free_lanes_;
-  int lanes_named_ = 0;
-  std::unordered_map<std::uint64_t, int> lane_of_;  // Of the requests under way that have one.
+  std::vector<SimTime> lanes_free_;  // Since when.
   std::int64_t not_drawn_ = 0;
 
   SimTime held_since_{};

@@ -42,6 +42,7 @@ constexpr Flag kResults[] = {
     {"report", kNone, "write report.html and the CSVs behind it (default with --out; --no-report leaves them out)"},
     {"plots", kNone, "with --out: the same figures by gnuplot, .gp, .svg and .pdf"},
     {"timeline", kOne, "write a Perfetto trace of steps and requests, to open in ui.perfetto.dev"},
+    {"plain-steps", kNone, "walk every running request in every step: slow, same results"},
     {"step-log", kOne, "write vLLM's iteration log lines to this file"},
 };
 constexpr Flag kCommand[] = {

@@ -21,6 +21,16 @@ BlockId BlockPool::take() {
   return block;
 }
 
+void BlockPool::take_unnamed(std::int32_t count) {
+  BOOST_ASSERT_MSG(count <= num_free_, "CONSERVE_BLOCKS: no block left to take");
+  num_free_ -= count;
+}
+
+void BlockPool::free_unnamed(std::int32_t count) {
+  num_free_ += count;
+  BOOST_ASSERT_MSG(num_free_ <= num_usable(), "CONSERVE_BLOCKS: freed a block that nobody holds");
+}
+
 void BlockPool::touch(BlockId block) {
   BOOST_ASSERT_MSG(block != kNullBlock && at(block).has_key,
                    "CONSERVE_BLOCKS: only cached blocks are shared");

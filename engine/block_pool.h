@@ -54,6 +54,12 @@ class BlockPool {
   /// Before  num_free() > 0.
   [[nodiscard]] BlockId take();
 
+  /// The same for `count` blocks without saying which. A pool either names its blocks or does not.
+  /// Before  num_free() >= count.
+  void take_unnamed(std::int32_t count);
+  /// Gives so many back.
+  void free_unnamed(std::int32_t count);
+
   /// One more holder for a block found by find().
   void touch(BlockId block);
 

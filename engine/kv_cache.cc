@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/assert.hpp>
+#include <utility>
 
 namespace kneepoint::engine {
 
@@ -13,6 +14,7 @@ KvCache::KvCache(const SchedulerConfig& config, BlockKeySource& keys)
       lookahead_(0),
       watermark_blocks_(static_cast<std::int32_t>(config.watermark * static_cast<double>(config.num_blocks))),
       caching_(config.enable_prefix_caching),
+      names_(config.name_blocks || config.enable_prefix_caching || config.sliding_window),
       gate_whole_sequence_(config.scheduler_reserve_full_isl),
       drop_last_hit_block_(drops_last_hit_block(config)) {
   if (config.spec_method == SpeculativeMethod::kEagle ||
@@ -118,7 +120,7 @@ bool KvCache::extend(Request& request, std::int32_t new_tokens) {
   }
   const std::int32_t until_known = request.num_computed_tokens + new_tokens;
   const std::int32_t until = std::min(until_known + lookahead_, max_model_len_);
-  const auto have = static_cast<std::int32_t>(request.blocks.size());
+  const std::int32_t have = held(request);
   if (until > have * block_size_) {
     const std::int32_t wanted = blocks_for(until, block_size_);
     if (wanted - have > pool_.num_free()) {
@@ -143,17 +145,42 @@ void KvCache::register_full_blocks(Request& request, std::int32_t tokens) {
   }
 }
 
+void KvCache::begin_block(Request& request) {
+  request.blocks.push_back(pool_.take());
+}
+
+void KvCache::settle_unnamed(Request& request, std::int32_t tokens) {
+  if (!names_) {
+    request.num_unnamed = blocks_for(tokens, block_size_);
+  }
+}
+
+std::int32_t KvCache::blocks_to_extend(const Request& request, std::int32_t new_tokens) const {
+  const std::int32_t until = std::min(request.num_computed_tokens + new_tokens + lookahead_, max_model_len_);
+  return std::max(0, blocks_for(until, block_size_) - held(request));
+}
+
+std::int32_t KvCache::held(const Request& request) const {
+  return names_ ? static_cast<std::int32_t>(request.blocks.size()) : request.num_unnamed;
+}
+
 void KvCache::release(Request& request) {
+  if (!names_) {
+    pool_.free_unnamed(std::exchange(request.num_unnamed, 0));
+    return;
+  }
   pool_.free_tail_first(request.blocks);
   request.blocks.clear();
   request.num_registered = 0;
   request.num_passed = 0;
 }
 
-std::int64_t KvCache::blocks_on_empty_pool(const Request& request, std::int32_t new_tokens) const {
-  const std::int32_t until = std::min(new_tokens + lookahead_, max_model_len_);
-  const std::int32_t gate = gate_whole_sequence_ ? gate_blocks(request) : 0;
-  return std::max(gate, blocks_for(until, block_size_));
+std::int64_t KvCache::blocks_on_empty_pool(const Request& request, std::int32_t first_chunk) const {
+  const auto until = [this](std::int32_t tokens) {
+    return blocks_for(std::min(tokens + lookahead_, max_model_len_), block_size_);
+  };
+  const std::int32_t whole = until(request.num_tokens);
+  return window_ ? std::max(std::min(whole, window_->most_held_blocks()), until(first_chunk)) : whole;
 }
 
 void KvCache::drop_passed_blocks(Request& request) {
@@ -172,6 +199,11 @@ void KvCache::drop_passed_blocks(Request& request) {
 }
 
 void KvCache::take_up_to(Request& request, std::int32_t num_blocks) {
+  if (!names_) {
+    pool_.take_unnamed(num_blocks - request.num_unnamed);
+    request.num_unnamed = num_blocks;
+    return;
+  }
   while (static_cast<std::int32_t>(request.blocks.size()) < num_blocks) {
     request.blocks.push_back(pool_.take());
   }

@@ -47,6 +47,17 @@ class KvCache {
   /// Blocks for `new_tokens` more tokens of a running request. False: none were taken.
   [[nodiscard]] bool extend(Request& request, std::int32_t new_tokens);
 
+  // The cohort's part (engine/cohort.h): one token each, and never a window or drafts.
+
+  /// A new block for a running request whose blocks are full. Before: one is free.
+  void begin_block(Request& request);
+  /// A request's blocks were counted for it up to `tokens` tokens without it being told.
+  void settle_unnamed(Request& request, std::int32_t tokens);
+  void take_unnamed(std::int32_t count) { pool_.take_unnamed(count); }
+  [[nodiscard]] bool names_blocks() const { return names_; }
+  /// Blocks that extend() would take.
+  [[nodiscard]] std::int32_t blocks_to_extend(const Request& request, std::int32_t new_tokens) const;
+
   /// Gives keys to the full blocks among the first `tokens` tokens that have none.
   /// Does nothing without prefix caching.
   void register_full_blocks(Request& request, std::int32_t tokens);
@@ -54,8 +65,9 @@ class KvCache {
   /// Frees the whole table, tail first.
   void release(Request& request);
 
-  /// Blocks that admit() would want for the request on an empty pool with nobody running.
-  [[nodiscard]] std::int64_t blocks_on_empty_pool(const Request& request, std::int32_t new_tokens) const;
+  /// Blocks that the request, admitted with `first_chunk` tokens, must have had at once before it gets its next
+  /// token: all that it knows, or what its window holds and the first chunk.
+  [[nodiscard]] std::int64_t blocks_on_empty_pool(const Request& request, std::int32_t first_chunk) const;
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   void preset_free_queue(std::span<const FreeBlock> queue) { pool_.preset_free_queue(queue); }
@@ -68,6 +80,7 @@ class KvCache {
   [[nodiscard]] std::int32_t gate_blocks(const Request& request) const;
   void drop_passed_blocks(Request& request);
   void take_up_to(Request& request, std::int32_t num_blocks);
+  [[nodiscard]] std::int32_t held(const Request& request) const;
 
   BlockPool pool_;
   BlockKeySource& keys_;
@@ -76,6 +89,7 @@ class KvCache {
   std::int32_t lookahead_;  // Slots behind the planned tokens into which drafts are written.
   std::int32_t watermark_blocks_;
   bool caching_;
+  bool names_;  // Else blocks are counted: nobody can ask which is whose.
   bool gate_whole_sequence_;
   bool drop_last_hit_block_;
   std::optional<SlidingWindow> window_;

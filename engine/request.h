@@ -33,6 +33,8 @@ struct NewRequest {
   /// The answer's true length, for `orca --orca-reserve oracle|pow2` alone; 0 with every other scheduler, so
   /// that none of them can see it.
   std::int32_t reserve_output_tokens = 0;
+  /// It may stop before max_tokens, or get another number of tokens than one from a step: results will name it.
+  bool may_stop = true;
 };
 
 /// How a request left the engine.

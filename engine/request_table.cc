@@ -27,13 +27,14 @@ Slot RequestTable::add(const NewRequest& request) {
   r.adapter = request.adapter;
   r.priority = request.priority;
   r.arrival = request.arrival;
+  r.may_stop = request.may_stop;
   by_id_.insert(request.id, slot);
   return slot;
 }
 
 void RequestTable::remove(Slot slot) {
   Request& r = (*this)[slot];
-  BOOST_ASSERT_MSG(r.blocks.empty(), "CONSERVE_BLOCKS: a request left without giving its blocks back");
+  BOOST_ASSERT_MSG(r.blocks.empty() && r.num_unnamed == 0, "CONSERVE_BLOCKS: a request left without giving its blocks back");
   by_id_.erase(r.id);
   r.id = kNoRequest;
   vacant_.push_back(slot);

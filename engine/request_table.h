@@ -28,6 +28,9 @@ using Slot = std::int32_t;
 
 inline constexpr Slot kNoSlot = -1;
 
+/// Instead of the step of joining the cohort.
+inline constexpr std::int64_t kNotMember = -1;
+
 enum class RequestStatus : std::uint8_t {
   kWaiting,    ///< Arrived, never admitted.
   kRunning,    ///< Holds blocks.
@@ -52,13 +55,17 @@ struct Request {
   std::int32_t num_stale_tokens = 0;         ///< Of those, planned before a preemption.
   std::int32_t num_preemptions = 0;
   std::int64_t next_eligible_step = 0;  ///< V2 runner and async: earliest step of the next decode.
+  std::int64_t order = 0;               ///< Its place among those who run: larger than all before it.
+  std::int64_t joined = kNotMember;     ///< First step as a member of the cohort.
 
   RequestStatus status = RequestStatus::kWaiting;
   bool mid_prefill = false;    ///< As of its last planning, the known end is not reached.
   bool deferred = false;       ///< A waiting pass set it aside.
   bool has_exception = false;  ///< While a result is taken: it holds `exception`.
+  bool may_stop = true;
 
   std::vector<BlockId> blocks;      ///< Block table; null blocks where a sliding window has passed.
+  std::int32_t num_unnamed = 0;     ///< Blocks held, where a pool does not name them.
   std::int32_t num_registered = 0;  ///< Leading blocks that are registered, or were left out for good.
   std::int32_t num_passed = 0;      ///< Leading null blocks.
   std::int32_t exception = 0;       ///< Index into StepResult::exceptions.

@@ -85,11 +85,19 @@ class Scheduler {
   [[nodiscard]] virtual EngineLoad load() const = 0;
   [[nodiscard]] virtual PrefixCacheStats prefix_cache_stats() const = 0;
 
-  /// Blocks that the head of the waiting queue needs to be admitted on an empty
-  /// pool, 0 if nobody waits. More than load().usable_blocks: it never runs.
+  /// Blocks that the request which must come next (the head of the waiting queue;
+  /// under vllm-v0 the first one swapped out comes before it) needs to get its next
+  /// token with nobody else there, 0 if nobody waits. More than
+  /// load().usable_blocks: it never gets it, even if its first chunks fit.
   [[nodiscard]] virtual std::int64_t blocks_needed_by_head() const = 0;
-  /// That head, or kNoRequest.
+  /// That request, or kNoRequest.
   [[nodiscard]] virtual RequestId waiting_head() const = 0;
+
+  /// Those requests of the newest plan, in planned order, that were looked at one by one: all but
+  /// StepPlan::num_unwalked members of the cohort.
+  virtual void for_each_walked(const std::function<void(const ScheduledRequest&)>& visit) const {
+    for_each_scheduled(visit);
+  }
 
   /// Every request of the newest plan in planned order, plain decodes included.
   virtual void for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const = 0;

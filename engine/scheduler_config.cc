@@ -128,6 +128,11 @@ bool drops_last_hit_block(const SchedulerConfig& config) {
   return config.spec_method == SpeculativeMethod::kEagle && !config.disable_eagle_block_drop;
 }
 
+bool can_keep_cohort(const SchedulerConfig& config) {
+  return !config.walk_decodes && config.num_speculative_tokens == 0 && !config.sliding_window &&
+         batches_in_flight(config) == (config.async_scheduling ? 2 : 1);
+}
+
 void validate(const SchedulerConfig& config) {
   check_ranges(config);
   check_limits(config);

@@ -65,6 +65,10 @@ struct SchedulerConfig {
   std::int64_t num_speculative_tokens = 0;
   bool disable_eagle_block_drop = false;
 
+  // How the work is done; decisions are the same. vllm-v1 alone asks.
+  bool walk_decodes = true;  ///< Every running request is walked in every step; false: plain decodes are a cohort.
+  bool name_blocks = true;   ///< Block tables are kept; false: blocks are only counted where no prefix is cached.
+
   // Other policies than vllm-v1.
   OrcaReserve orca_reserve = OrcaReserve::kMax;
   std::int64_t num_cpu_blocks = 0;      ///< vllm-v0: swap space.
@@ -81,6 +85,10 @@ struct SchedulerConfig {
 
 /// Whether a prefix hit loses its last block, so that drafting sees it recomputed (spec.md 4.4).
 [[nodiscard]] bool drops_last_hit_block(const SchedulerConfig& config);
+
+/// Whether vllm-v1 may keep those who only decode as a cohort (engine/cohort.h): each of them gets one token
+/// from every step, so that there are no drafts, no window, no step without it, and nobody waits for its turn.
+[[nodiscard]] bool can_keep_cohort(const SchedulerConfig& config);
 
 /// Throws ConfigError, naming option and way out, if `config` contradicts
 /// itself as vLLM would find at startup.

@@ -32,6 +32,7 @@ void StepPlan::clear() {
   step = 0;
   individual.clear();
   cohort = {};
+  num_unwalked = 0;
   num_tokens = 0;
   preempted.clear();
   finished.clear();

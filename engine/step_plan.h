@@ -73,6 +73,7 @@ struct StepPlan {
   std::int64_t step = 0;                      ///< Counts from 0, empty steps included.
   std::vector<ScheduledRequest> individual;   ///< All but the plain decodes, in planned order.
   DecodeCohort cohort;                        ///< The plain decodes.
+  std::int64_t num_unwalked = 0;              ///< Of those, who was not even looked at (see for_each_walked()).
   std::int64_t num_tokens = 0;                ///< Scheduled tokens in all; 0 is an empty step.
   std::vector<RequestId> preempted;           ///< In the order in which they lost their blocks.
   std::vector<RequestId> finished;            ///< Ended since the last plan; the workers forget them.
@@ -109,14 +110,22 @@ struct EmittedTokens {
   RequestId id = kNoRequest;
   std::int32_t num_tokens = 0;  ///< What was kept: tokens after a stop are dropped.
   FinishReason finish = FinishReason::kNone;
+  std::int64_t place = 0;  ///< How many got tokens before it in the order of the batch.
 };
 
 /// What the scheduler made of a result: requests with new tokens or an end, in
-/// the order of the batch.
+/// the order of the batch. Those of the cohort that go on are not listed: each
+/// got one token, in the places between, and got one from the step before.
 struct StepOutcome {
   std::int64_t step = 0;
   std::vector<EmittedTokens> emitted;
-  void clear() { emitted.clear(); }
+  std::int64_t num_emitted = 0;    ///< Requests with new tokens, listed or not.
+  std::vector<RequestId> joined;   ///< Not listed in this step, but in the step before.
+  void clear() {
+    emitted.clear();
+    num_emitted = 0;
+    joined.clear();
+  }
 };
 
 }  // namespace kneepoint::engine

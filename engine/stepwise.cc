@@ -61,7 +61,7 @@ void Stepwise::plan_step(StepPlan& plan) {
   planned_.clear();
   plan_requests(plan);
   if (plan.admission_stop != AdmissionStop::kQueueEmpty) {
-    plan.not_admitted = waiting_head();
+    plan.not_admitted = waiting_.empty() ? kNoRequest : requests_[waiting_.front()].id;
   }
   for (Planned& planned : planned_) {
     ScheduledRequest& share = planned.share;
@@ -150,7 +150,7 @@ void Stepwise::update(const StepResult& result, StepOutcome& outcome) {
     std::int32_t kept = 0;
     const FinishReason finish = append(r, sampled, kept);
     if (kept > 0) {
-      outcome.emitted.push_back({r.id, kept, finish});
+      outcome.emitted.push_back({r.id, kept, finish, outcome.num_emitted++});
     }
     if (finish != FinishReason::kNone) {
       leave(planned.slot);

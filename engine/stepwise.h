@@ -26,7 +26,7 @@ class Stepwise : public Scheduler {
   [[nodiscard]] bool has_requests() const final;
   [[nodiscard]] EngineLoad load() const final;
   [[nodiscard]] PrefixCacheStats prefix_cache_stats() const final { return stats_; }
-  [[nodiscard]] RequestId waiting_head() const final;
+  [[nodiscard]] RequestId waiting_head() const override;
   void for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const final;
 
  protected:

@@ -237,7 +237,14 @@ bool VllmV0::leave_elsewhere(Slot slot) {
   return std::ranges::find(swapped_, slot, &Swapped::slot) != swapped_.end();
 }
 
+RequestId VllmV0::waiting_head() const {
+  return swapped_.empty() ? Stepwise::waiting_head() : requests_[swapped_.front().slot].id;
+}
+
 std::int64_t VllmV0::blocks_needed_by_head() const {
+  if (!swapped_.empty()) {  // See swap_in().
+    return std::int64_t{swapped_.front().num_blocks} + 1 + watermark_blocks_;
+  }
   return waiting_.empty() ? 0 : blocks_for(requests_[waiting_.front()].num_tokens, block_size_);
 }
 

@@ -41,6 +41,7 @@ class VllmV0 final : public Stepwise {
   VllmV0(const SchedulerConfig& config, BlockKeySource& keys);
 
   [[nodiscard]] std::int64_t blocks_needed_by_head() const override;
+  [[nodiscard]] RequestId waiting_head() const override;
 
  private:
   void plan_requests(StepPlan& plan) override;

@@ -22,9 +22,11 @@ VllmV1::VllmV1(const SchedulerConfig& config, BlockKeySource& keys)
                                                                             : 0),
       num_drafts_(static_cast<std::int32_t>(config.num_speculative_tokens)),
       draft_slots_(draft_slots(config)),
+      keeps_cohort_(can_keep_cohort(config)),
       waiting_(config.policy),
       kv_(config, keys),
-      batches_(static_cast<std::size_t>(batches_in_flight(config))) {}
+      batches_(static_cast<std::size_t>(batches_in_flight(config))),
+      cohort_(static_cast<std::int32_t>(config.block_size)) {}
 
 bool VllmV1::preset_free_queue(std::span<const FreeBlock> queue) {
   kv_.preset_free_queue(queue);
@@ -45,7 +47,8 @@ void VllmV1::abort_request(RequestId id) {
     return;
   }
   if (requests_[slot].status == RequestStatus::kRunning) {
-    running_.erase(std::ranges::find(running_, slot));
+    dissolve_cohort();
+    leave_running(slot);
   }
   leave(slot);
 }
@@ -73,10 +76,14 @@ void VllmV1::plan_step(StepPlan& plan) {
   Batch& batch = batches_[newest_];
   batch.step = step_;
   batch.planned.clear();
+  batch.num_unwalked = 0;
+  batch.joined.clear();
 
   Limits limits = begin_step();
   ++next_turn_;
-  plan_running(limits, plan, batch);
+  if (!plan_cohort(limits, plan, batch)) {
+    plan_running(limits, plan, batch);
+  }
   plan_waiting(limits, plan, batch);
   finish_plan(plan, batch);
 }
@@ -116,6 +123,7 @@ void VllmV1::give_back(Limits& limits, std::int64_t tokens) const {
 
 /// Counts the planned tokens as computed, and tells the plan.
 void VllmV1::finish_plan(StepPlan& plan, Batch& batch) {
+  fresh_.clear();
   for (Planned& planned : batch.planned) {
     ScheduledRequest& share = planned.share;
     Request& r = requests_[planned.slot];
@@ -128,6 +136,9 @@ void VllmV1::finish_plan(StepPlan& plan, Batch& batch) {
       r.num_output_placeholders += 1 + share.num_draft_tokens;
       r.num_draft_tokens = num_drafts_;
       r.next_eligible_step = step_ + decode_spacing_;
+    }
+    if (keeps_cohort_ && share.samples && !r.may_stop && r.adapter == 0) {
+      fresh_.push_back(planned);
     }
     plan.num_tokens += share.num_scheduled_tokens;
     if (share.kind == ScheduledKind::kRunning && share.num_scheduled_tokens == 1 && share.samples &&
@@ -161,20 +172,36 @@ std::int64_t VllmV1::blocks_needed_by_head() const {
   }
   const Request& head = requests_[waiting_.front()];
   const Limits limits = begin_step();
-  std::int64_t tokens = std::min<std::int64_t>(head.num_tokens, left(limits));
+  std::int64_t first_chunk = std::min<std::int64_t>(head.num_tokens, left(limits));
   if (limits.cap > 0) {
-    tokens = std::min(tokens, limits.cap);
+    first_chunk = std::min(first_chunk, limits.cap);
   }
-  return kv_.blocks_on_empty_pool(head, static_cast<std::int32_t>(tokens));
+  return kv_.blocks_on_empty_pool(head, static_cast<std::int32_t>(first_chunk));
 }
 
 RequestId VllmV1::waiting_head() const {
   return waiting_.empty() ? kNoRequest : requests_[waiting_.front()].id;
 }
 
-void VllmV1::for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const {
+void VllmV1::for_each_walked(const std::function<void(const ScheduledRequest&)>& visit) const {
   for (const Planned& planned : batches_[newest_].planned) {
     visit(planned.share);
+  }
+}
+
+void VllmV1::for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const {
+  const Batch& batch = batches_[newest_];
+  auto walked = batch.planned.begin();
+  if (batch.num_unwalked > 0) {
+    for (const CohortMember& member : cohort_.members()) {
+      for (; walked != batch.planned.end() && walked->order < member.order; ++walked) {
+        visit(walked->share);
+      }
+      visit(spell_out(member, batch.step).share);
+    }
+  }
+  for (; walked != batch.planned.end(); ++walked) {
+    visit(walked->share);
   }
 }
 

@@ -16,6 +16,10 @@
 //
 // The passes are in vllm_v1_running.cc and vllm_v1_waiting.cc, the result in
 // vllm_v1_update.cc. engine/README.md tells the rules and their sources.
+//
+// All that is the plain way. With walk_decodes off, those who only decode are kept
+// as a cohort (engine/cohort.h) that no step walks; vllm_v1_cohort.cc says when
+// that may be done, and dissolves the cohort when it may not. Decisions are equal.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +28,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/cohort.h"
 #include "engine/kv_cache.h"
 #include "engine/request_queue.h"
 #include "engine/request_table.h"
@@ -47,6 +52,7 @@ class VllmV1 final : public Scheduler {
   [[nodiscard]] PrefixCacheStats prefix_cache_stats() const override { return stats_; }
   [[nodiscard]] std::int64_t blocks_needed_by_head() const override;
   [[nodiscard]] RequestId waiting_head() const override;
+  void for_each_walked(const std::function<void(const ScheduledRequest&)>& visit) const override;
   void for_each_scheduled(const std::function<void(const ScheduledRequest&)>& visit) const override;
 
   // What a trace shows; read-only, for tests and vllm_conformance.
@@ -71,12 +77,15 @@ class VllmV1 final : public Scheduler {
   struct Planned {
     ScheduledRequest share;
     Slot slot = kNoSlot;
+    std::int64_t order = 0;
   };
 
   /// A planned step; waits here for its result.
   struct Batch {
     std::int64_t step = 0;
-    std::vector<Planned> planned;
+    std::vector<Planned> planned;      // Who was walked, in order.
+    std::int64_t num_unwalked = 0;     // Members of the cohort; who leaves it moves into `planned`.
+    std::vector<Planned> joined;       // Members of which this is the first step.
   };
 
   /// What is left of a step's limits while it is planned.
@@ -114,6 +123,21 @@ class VllmV1 final : public Scheduler {
   void admit(Slot slot, const Admission& admission, Batch& batch);
   void note_adapter(AdapterId adapter);
 
+  // vllm_v1_cohort.cc
+  [[nodiscard]] bool plan_cohort(Limits& limits, StepPlan& plan, Batch& batch);
+  void join_fresh(Batch& batch);
+  [[nodiscard]] bool size_loose(Limits& limits);
+  void take_cohort_blocks(Batch& batch);
+  void eject_ended(std::int64_t last_step);
+  void eject(const CohortMember& member);
+  void dissolve_cohort();
+  [[nodiscard]] Planned spell_out(const CohortMember& member, std::int64_t step) const;
+  void settle(const CohortMember& member);
+  void move_into_batches(const CohortMember& member);
+  [[nodiscard]] std::int64_t unwalked_before(std::int64_t order) const;
+  void leave_running(Slot slot);
+  [[nodiscard]] Batch& batch_in_flight(std::size_t age) { return batches_[(oldest_ + age) % batches_.size()]; }
+
   // vllm_v1_update.cc
   [[nodiscard]] std::size_t attach_exceptions(const StepResult& result);
   [[nodiscard]] SampledTokens claim_sample(const Planned& planned, const StepResult& result);
@@ -138,6 +162,7 @@ class VllmV1 final : public Scheduler {
   std::int64_t decode_spacing_;  // Steps between two decodes of one request; 0 unless async on the V2 runner.
   std::int32_t num_drafts_;      // Drafts per request and step.
   std::int64_t draft_slots_;
+  bool keeps_cohort_;  // What the config asks for allows it.
 
   RequestTable requests_;
   RequestQueue waiting_;
@@ -156,9 +181,18 @@ class VllmV1 final : public Scheduler {
 
   std::vector<RequestId> ended_;  // Ended since the last plan.
 
+  // Those who run: members of the cohort and loose ones. Only with keeps_cohort_.
+  Cohort cohort_;
+  std::vector<Slot> loose_;  // By order.
+  std::vector<Planned> fresh_;  // Sampled for in the newest step while loose: they may join in the next.
+  std::int64_t next_order_ = 0;
+  std::int64_t cohort_planned_ = -1;  // Newest step that planned the cohort, and newest whose result counted it.
+  std::int64_t cohort_updated_ = -1;
+
   // Scratch, kept for its storage.
   std::vector<BlockId> hit_;
   std::vector<Slot> set_aside_;
+  std::vector<std::int32_t> loose_tokens_;  // Of each in loose_, 0: nothing in this step.
   std::vector<AdapterId> adapters_;  // Distinct adapters of the step so far.
 };
 

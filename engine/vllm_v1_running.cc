@@ -32,6 +32,7 @@ void VllmV1::plan_running(Limits& limits, StepPlan& plan, Batch& batch) {
         r.num_computed_tokens + tokens - r.num_tokens - r.num_output_placeholders;
     Planned& planned = batch.planned.emplace_back();
     planned.slot = slot;
+    planned.order = r.order;
     planned.share.id = r.id;
     planned.share.num_scheduled_tokens = tokens;
     planned.share.num_computed_tokens = r.num_computed_tokens;
@@ -88,6 +89,7 @@ Slot VllmV1::take_victim(std::size_t& position, Limits& limits, Batch& batch) {
 
 void VllmV1::preempt(Slot slot, StepPlan& plan) {
   Request& r = requests_[slot];
+  std::erase(loose_, slot);
   kv_.release(r);
   r.status = RequestStatus::kPreempted;
   r.num_computed_tokens = 0;

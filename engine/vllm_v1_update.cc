@@ -18,20 +18,21 @@ void VllmV1::update(const StepResult& result, StepOutcome& outcome) {
   outcome.step = batch.step;
 
   std::size_t unclaimed = attach_exceptions(result);
-  bool somebody_left = false;
+  eject_ended(batch.step);
   for (const Planned& planned : batch.planned) {
     if (requests_[planned.slot].id != planned.share.id) {
       continue;  // Aborted, or ended by an earlier result, while this step was in flight.
     }
     unclaimed -= requests_[planned.slot].has_exception ? 1 : 0;
     take_output(planned, claim_sample(planned, result), outcome);
-    somebody_left = somebody_left || requests_[planned.slot].id == kNoRequest;
   }
   BOOST_ASSERT_MSG(unclaimed == 0,
                    "CONSERVE_REQUESTS: a result names a live request that was not in the step");
-  if (somebody_left) {
-    std::erase_if(running_, [this](Slot slot) { return requests_[slot].id == kNoRequest; });
+  outcome.num_emitted = static_cast<std::int64_t>(outcome.emitted.size()) + batch.num_unwalked;
+  for (const Planned& joined : batch.joined) {
+    outcome.joined.push_back(joined.share.id);
   }
+  cohort_updated_ = batch.step;
   if (!async_ && num_drafts_ > 0) {
     offer_drafts(batch);
   }
@@ -45,6 +46,9 @@ std::size_t VllmV1::attach_exceptions(const StepResult& result) {
   for (std::size_t i = 0; i < result.exceptions.size(); ++i) {
     const Slot slot = requests_.find(result.exceptions[i].id);
     if (slot != kNoSlot) {
+      if (requests_[slot].joined != kNotMember) {
+        dissolve_cohort();
+      }
       requests_[slot].has_exception = true;
       requests_[slot].exception = static_cast<std::int32_t>(i);
       ++attached;
@@ -85,9 +89,13 @@ void VllmV1::take_output(const Planned& planned, const SampledTokens& sampled, S
     }
   }
   if (kept > 0) {
-    outcome.emitted.push_back({r.id, kept, finish});
+    const auto listed = static_cast<std::int64_t>(outcome.emitted.size());
+    outcome.emitted.push_back({r.id, kept, finish, listed + unwalked_before(planned.order)});
   }
   if (finish != FinishReason::kNone) {
+    if (r.status == RequestStatus::kRunning) {
+      leave_running(planned.slot);
+    }
     leave(planned.slot);
   }
 }

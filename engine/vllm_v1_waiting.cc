@@ -126,7 +126,9 @@ void VllmV1::admit(Slot slot, const Admission& admission, Batch& batch) {
     (resumed ? stats_.resumed_hit_tokens : stats_.hit_tokens) += admission.hit_tokens;
   }
   Planned& planned = batch.planned.emplace_back();
+  r.order = next_order_++;
   planned.slot = slot;
+  planned.order = r.order;
   planned.share.id = r.id;
   planned.share.num_scheduled_tokens = admission.tokens;
   planned.share.num_computed_tokens = admission.hit_tokens;
@@ -139,6 +141,9 @@ void VllmV1::admit(Slot slot, const Admission& admission, Batch& batch) {
   r.status = RequestStatus::kRunning;
   r.deferred = false;
   running_.push_back(slot);
+  if (keeps_cohort_) {
+    loose_.push_back(slot);
+  }
 }
 
 /// The base model needs no slot.

@@ -13,6 +13,7 @@
 
 #include "engine/scheduler.h"
 #include "hw/deployment.h"
+#include "hw/operator_graph.h"
 #include "sim/choices.h"
 #include "sim/defaults_parts.h"
 #include "sim/options.h"
@@ -286,6 +287,20 @@ DeviceDefaults device_defaults(const hw::GpuSpec& gpu) {
                    : "vLLM's default for API servers on GPUs below 70 GiB"};
 }
 
+// Whether the engine may keep those who only decode as a cohort: nobody asks for
+// their tokens one by one, or can end one between two steps, and a step's time asks
+// for no member's own context.
+void resolve_steps(const pb::RunConfig& asked, RunConfig& config) {
+  config.plain_steps = asked.plain_steps();
+  const bool asks_for_each = config.report.save_detailed || config.client.timeout.has_value();
+  const bool times_need_each = config.server_file.empty() && !hw::attention_windows_of(config.deployment.model).empty();
+  engine::SchedulerConfig& e = config.engine;
+  e.walk_decodes = false;
+  e.walk_decodes = config.plain_steps || asks_for_each || times_need_each || config.scheduler != kDefaultScheduler ||
+                   !engine::can_keep_cohort(e);
+  e.name_blocks = e.walk_decodes;
+}
+
 RunConfig resolve(const pb::RunConfig& asked) {
   check_magnitudes(asked);
   RunConfig config;
@@ -301,6 +316,7 @@ RunConfig resolve(const pb::RunConfig& asked) {
   engine::validate(config.engine);
   resolve_client(asked, config);
   resolve_report(asked, config);
+  resolve_steps(asked, config);
   return config;
 }
 

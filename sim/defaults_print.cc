@@ -70,6 +70,7 @@ pb::RunConfig as_proto(const RunConfig& config, const pb::RunConfig& asked) {
   p.set_strict(config.strict);
   p.set_format(config.report.format == OutputFormat::kJson ? "json" : "table");
   p.set_save_detailed(config.report.save_detailed);
+  p.set_plain_steps(config.plain_steps);
   p.set_requests_csv(config.report.requests_csv);
   return p;
 }

@@ -29,6 +29,8 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       admission_(config.admission, config.engine.max_model_len),
       acceptance_(config.draft_acceptance_rates, config.seed),
       front_end_(parts_.times.front_end()),
+      keeps_cohort_(!config.engine.walk_decodes),
+      outputs_(front_end_.output_per_request),
       load_(parts_.engine.load()),
       wait_by_cause_(kNumAdmissionStops) {}
 
@@ -118,6 +120,7 @@ void EventLoop::accept(Live& live, const traces::TraceRecord& record) {
   request.priority = record.priority;
   request.arrival = live.record.sent.time_since_epoch().count();
   request.adapter = record.adapter;
+  request.may_stop = by_eos;
   if (config_.engine.orca_reserve != engine::OrcaReserve::kMax) {  // These two reserve by the true length.
     request.reserve_output_tokens = static_cast<std::int32_t>(std::min(record.output_tokens, room));
   }
@@ -188,6 +191,9 @@ void EventLoop::abort_reaches_engine(Live& live) {
 // oldest batch ends.
 void EventLoop::wake_engine() {
   if (server_.idle()) {
+    if (!turn_planned_) {
+      parts_.engine.set_engine_turn(0);  // A wave begins (spec.md 2.5).
+    }
     plan_turn(SimDuration{0});
   }
 }
@@ -209,16 +215,23 @@ void EventLoop::engine_turns() {
     record.cached_tokens = started.cached_tokens;
   }
   for (const engine::RequestId id : turn_.preempted) {
-    ++live_of(id).record.preemptions;
+    Live& live = live_of(id);
+    ++live.record.preemptions;
     ++summary_.preemptions;
+    if (live.cohort_since >= 0 && server_.idle_but_for_newest()) {
+      leave_cohort_unlisted(live);
+    }
   }
   for (const engine::RequestId id : turn_.ignored) {
     end_at_server(live_of(id), RequestEnd::kIgnored, events_.now() + front_end_.output);
   }
   note_load();
   blocked_by_plan_ = load_.num_waiting;
-  if (!server_.computing() && load_.num_running == 0) {
-    end_head_that_never_fits();
+  const bool nothing_runs = !server_.computing() && load_.num_running == 0;
+  if (nothing_runs && load_.num_waiting > 0) {
+    end_head_that_never_runs();
+  } else {
+    passed_over_ = engine::kNoRequest;
   }
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
@@ -228,15 +241,21 @@ void EventLoop::engine_turns() {
 
 // Nothing runs, so the pool is as empty as it will ever be: a head that needs
 // more than all of it waits forever, and everyone behind it. vLLM hangs here.
-void EventLoop::end_head_that_never_fits() {
-  if (parts_.engine.blocks_needed_by_head() <= load_.usable_blocks) {
+// And an engine that twice plans nothing for the same head, which has the whole
+// server to itself, never will: its policy cannot run it.
+void EventLoop::end_head_that_never_runs() {
+  const engine::RequestId id = parts_.engine.waiting_head();
+  const bool too_large = parts_.engine.blocks_needed_by_head() > load_.usable_blocks;
+  if (!too_large && std::exchange(passed_over_, id) != id) {
     return;
   }
-  Live& head = live_of(parts_.engine.waiting_head());
-  ++summary_.never_fit;
-  summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
-  parts_.engine.abort_request(head.request.id);
-  end_at_server(head, RequestEnd::kNeverFits, events_.now() + front_end_.output);
+  Live& head = live_of(id);
+  if (too_large) {
+    ++summary_.never_fit;
+    summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
+  }
+  parts_.engine.abort_request(id);
+  end_at_server(head, too_large ? RequestEnd::kNeverFits : RequestEnd::kIgnored, events_.now() + front_end_.output);
   note_load();
 }
 
@@ -253,26 +272,124 @@ void EventLoop::oldest_step_ends() {
     }
     watch_progress();
   }
-  std::int64_t place = 0;
-  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
-    deliver_tokens(live_of(tokens.id), tokens, place++);
-  }
+  deliver_outputs();
   note_load();
   const bool nothing_can_run = !computed && server_.idle() && parts_.engine.has_requests();
   const SimDuration turnaround =
-      computed ? parts_.times.turnaround(static_cast<std::int64_t>(outcome_.emitted.size())) : SimDuration{0};
+      computed ? parts_.times.turnaround(outcome_.num_emitted) : SimDuration{0};
   plan_turn(nothing_can_run ? kIdleSleep : turnaround);
 }
 
-// One request's part of a step's output on its way to the client; it is the
-// `place`-th of the step.
-void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens, std::int64_t place) {
+// ---- outputs on their way to the clients
+
+void EventLoop::deliver_outputs() {
+  if (keeps_cohort_) {
+    order_outputs();
+  }
+  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
+    deliver_tokens(live_of(tokens.id), tokens);
+  }
+}
+
+// Finds out what those got whom the outcome does not list, and when those it lists
+// got what came before.
+void EventLoop::order_outputs() {
+  const std::int64_t number = outputs_.num_steps();
+  for (const engine::RequestId id : outcome_.joined) {
+    live_of(id).cohort_since = number;
+  }
+  std::swap(listed_, listed_before_);
+  listed_.clear();
+  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
+    Live& live = live_of(tokens.id);
+    const bool enters = live.cohort_since < 0 && live.last_listed.step != number - 1;
+    listed_.push_back({tokens.id, tokens.place, enters, {}});
+    live.last_listed = {number, tokens.place};
+    if (live.first_listed.step < 0) {
+      live.first_listed = live.last_listed;
+    }
+  }
+  for (const OutputOrder::Listed& before : listed_before_) {
+    const auto found = live_.find(before.id);
+    const bool goes_on = found != live_.end() && !found->second.server_done &&
+                         (found->second.last_listed.step == number || found->second.cohort_since == number);
+    if (!goes_on) {
+      left_.push_back(before.place);
+    }
+  }
+  outputs_.next_step(events_.now() + front_end_.output, outcome_.num_emitted, listed_, left_);
+  left_.clear();
+  if (outputs_.cohort().count > 0) {
+    for (RunObserver* observer : parts_.observers) {
+      observer->on_cohort_tokens(outputs_.cohort());
+    }
+  }
+  for (const OutputOrder::Listed& output : listed_) {
+    Live& live = live_of(output.id);
+    if (live.cohort_since >= 0) {
+      settle_cohort_tokens(live, number - live.cohort_since, output.previous);
+    }
+  }
+  forget_old_outputs();
+}
+
+// A request was given `num_tokens` tokens unlisted, the last of which came at `last`.
+void EventLoop::settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTime last) {
+  live.cohort_since = -1;
+  live.sampled += num_tokens;
+  live.record.output_tokens += num_tokens;
+  live.record.last_token = last;
+}
+
+// It was preempted with no output on its way: the step that ends next has none for it.
+void EventLoop::leave_cohort_unlisted(Live& live) {
+  std::int64_t place = 0;
+  SimTime last{};
+  outputs_.follow(live.request.id, live.last_listed.step, live.last_listed.place,
+                  [&](std::int64_t, std::int64_t its_place, SimTime at_client) {
+                    place = its_place;
+                    last = at_client;
+                  });
+  left_.push_back(place);
+  settle_cohort_tokens(live, outputs_.num_steps() - live.cohort_since, last);
+}
+
+void EventLoop::withdraw_tokens(const Live& live) {
+  if (!keeps_cohort_ || live.first_listed.step < 0) {
+    return;
+  }
+  std::vector<SimTime> times;
+  outputs_.follow(live.request.id, live.first_listed.step, live.first_listed.place,
+                  [&](std::int64_t, std::int64_t, SimTime at_client) { times.push_back(at_client); });
+  for (RunObserver* observer : parts_.observers) {
+    observer->on_tokens_withdrawn(times);
+  }
+}
+
+// Steps are kept while somebody who had output in them is under way. Looked for
+// only when twice as many are there as were needed the last time.
+void EventLoop::forget_old_outputs() {
+  if (outputs_.num_kept() < outputs_to_keep_) {
+    return;
+  }
+  std::int64_t first = outputs_.num_steps();
+  for (const auto& [id, live] : live_) {
+    if (live.first_listed.step >= 0) {
+      first = std::min(first, live.first_listed.step);
+    }
+  }
+  outputs_.forget_before(first);
+  outputs_to_keep_ = std::max(std::size_t{4096}, 2 * outputs_.num_kept());
+}
+
+// One request's part of a step's output on its way to the client.
+void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens) {
   RequestRecord& record = live.record;
   if (!live.had_output && tokens.num_tokens > 0) {
     live.had_output = true;
     admission_.on_first_output(record.prompt_tokens);
   }
-  const SimTime at_client = events_.now() + front_end_.output + place * front_end_.output_per_request;
+  const SimTime at_client = outputs_.time_at(events_.now() + front_end_.output, tokens.place);
   const SimTime deadline = config_.client.timeout ? record.sent + *config_.client.timeout : kNever;
   const bool received = !live.client_done && at_client <= deadline;
   live.sampled += tokens.num_tokens;
@@ -300,6 +417,9 @@ void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens, 
 
 // The server is done with a request; its client will know at `at_client`.
 void EventLoop::end_at_server(Live& live, RequestEnd end, SimTime at_client) {
+  if (!is_completed(end)) {
+    withdraw_tokens(live);
+  }
   live.record.end = end;
   live.record.last_token = at_client;
   leave_server(live);
@@ -347,7 +467,7 @@ void EventLoop::sample(const Batch& batch, engine::StepResult& result) {
 // ---- books
 
 void EventLoop::watch_progress() {
-  steps_without_tokens_ = outcome_.emitted.empty() ? steps_without_tokens_ + 1 : 0;
+  steps_without_tokens_ = outcome_.num_emitted == 0 ? steps_without_tokens_ + 1 : 0;
   summary_.storm = steps_without_tokens_ >= kStormSteps;
 }
 
@@ -357,9 +477,8 @@ void EventLoop::note_load() {
   const SimTime now = events_.now();
   const SimDuration held = now - last_load_change_;
   if (held.count() > 0) {
-    const double seconds = to_seconds(held);
-    running_seconds_ += seconds * static_cast<double>(load_.num_running);
-    waiting_seconds_ += seconds * static_cast<double>(load_.num_waiting);
+    running_time_ += Int128{held.count()} * load_.num_running;
+    waiting_time_ += Int128{held.count()} * load_.num_waiting;
     const std::int64_t blocked = std::min(blocked_by_plan_, load_.num_waiting);
     wait_by_cause_[static_cast<std::size_t>(server_.admission_stop())] += held * blocked;
     wait_for_next_step_ += held * (load_.num_waiting - blocked);
@@ -382,9 +501,14 @@ void EventLoop::close_books() {
   if (summary_.first_send == kNever) {
     summary_.first_send = SimTime{};
   }
-  const double seconds = to_seconds(summary_.end - summary_.first_send);
-  summary_.mean_running = seconds > 0 ? running_seconds_ / seconds : 0;
-  summary_.mean_waiting = seconds > 0 ? waiting_seconds_ / seconds : 0;
+  for (const auto& [id, live] : live_) {
+    if (!live.server_done) {
+      withdraw_tokens(live);
+    }
+  }
+  const auto lasted = static_cast<double>((summary_.end - summary_.first_send).count());
+  summary_.mean_running = lasted > 0 ? static_cast<double>(running_time_) / lasted : 0;
+  summary_.mean_waiting = lasted > 0 ? static_cast<double>(waiting_time_) / lasted : 0;
   for (std::size_t cause = 0; cause < wait_by_cause_.size(); ++cause) {
     if (wait_by_cause_[cause].count() > 0) {
       summary_.wait_causes.push_back(

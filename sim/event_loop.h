@@ -24,6 +24,8 @@
 #include "sim/content_keys.h"
 #include "sim/event_queue.h"
 #include "sim/observer.h"
+#include "sim/output_order.h"
+#include "sim/percentiles.h"
 #include "sim/run_config.h"
 #include "sim/run_summary.h"
 #include "sim/server.h"
@@ -59,6 +61,14 @@ class EventLoop final : private Sampler {
     std::int64_t sampled = 0;   // Tokens at the server, whether or not the client gets them.
     bool accepted = false;      // By the front end.
     bool had_output = false;
+    // Where its outputs are in OutputOrder: steps by its count, and places in them.
+    struct Output {
+      std::int64_t step = -1;
+      std::int64_t place = 0;
+    };
+    Output first_listed;
+    Output last_listed;
+    std::int64_t cohort_since = -1;  // First step of which it had a token unlisted, if it has not been listed since.
     bool server_done = false;   // The answer, or the refusal, is on its way, or nobody waits for one.
     bool client_done = false;   // It has the answer or has given up.
   };
@@ -79,10 +89,16 @@ class EventLoop final : private Sampler {
   void forget_if_over(const Live& live);
   void wake_engine();
   void plan_turn(SimDuration delay);
-  void deliver_tokens(Live& live, const engine::EmittedTokens& tokens, std::int64_t place);
+  void deliver_outputs();
+  void order_outputs();
+  void settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTime last);
+  void leave_cohort_unlisted(Live& live);
+  void withdraw_tokens(const Live& live);
+  void forget_old_outputs();
+  void deliver_tokens(Live& live, const engine::EmittedTokens& tokens);
   void end_at_server(Live& live, RequestEnd end, SimTime at_client);
   void leave_server(Live& live);
-  void end_head_that_never_fits();
+  void end_head_that_never_runs();
   void watch_progress();
   void note_load();
   void close_books();
@@ -97,6 +113,8 @@ class EventLoop final : private Sampler {
   AdmissionControl admission_;
   DraftAcceptance acceptance_;
   hw::FrontEndTimes front_end_;
+  bool keeps_cohort_;  // The engine does not list every output.
+  OutputOrder outputs_;
   EventQueue events_;
   std::unordered_map<std::uint64_t, Live> live_;
   RunSummary summary_;
@@ -106,17 +124,22 @@ class EventLoop final : private Sampler {
   bool step_end_planned_ = false;       // A kOldestStepEnds event stands.
   SimTime last_load_change_{};
   engine::EngineLoad load_;
-  double running_seconds_ = 0;  // Integrals over time.
-  double waiting_seconds_ = 0;
+  Int128 running_time_ = 0;  // Integrals over time, in nanoseconds.
+  Int128 waiting_time_ = 0;
   std::vector<SimDuration> wait_by_cause_;  // Request-time waited, by engine::AdmissionStop.
   SimDuration wait_for_next_step_{0};       // By those who came after the newest plan.
   std::int64_t blocked_by_plan_ = 0;        // Waited on after the newest plan.
   std::int64_t steps_without_tokens_ = 0;
+  engine::RequestId passed_over_ = engine::kNoRequest;  // The head when an idle engine last planned nothing.
 
   // Reused.
   Send send_;
   TurnReport turn_;
   engine::StepOutcome outcome_;
+  std::vector<OutputOrder::Listed> listed_;  // Of the newest step that ended.
+  std::vector<OutputOrder::Listed> listed_before_;
+  std::vector<std::int64_t> left_;
+  std::size_t outputs_to_keep_ = 4096;
 };
 
 }  // namespace kneepoint::sim

@@ -19,6 +19,7 @@ std::optional<double> MetricsReport::error_rate() const {
 Metrics::Metrics(const RunConfig& config)
     : limits_(config.report.goodput),
       client_queues_(config.client.max_concurrency.has_value()),
+      keep_gaps_(config.engine.walk_decodes || config.report.save_detailed),
       keep_detailed_(config.report.save_detailed),
       wants_quantiles_(!config.report.out_dir.empty()) {}
 
@@ -30,54 +31,92 @@ void Metrics::on_send(const RequestRecord& request) {
 }
 
 void Metrics::on_tokens(const RequestRecord& request, SimTime previous, SimTime at_client, std::int64_t) {
+  count_chunks(at_client, 1);
   if (previous == kNever) {
-    if (free_places_.empty()) {
-      free_places_.push_back(gaps_.size());
-      gaps_.emplace_back();
+    if (keep_gaps_) {
+      if (free_places_.empty()) {
+        free_places_.push_back(gaps_.size());
+        gaps_.emplace_back();
+      }
+      place_of_.insert(request.index, free_places_.back());
+      gaps_[free_places_.back()].first = at_client;
+      free_places_.pop_back();
     }
-    place_of_.insert(request.index, free_places_.back());
-    free_places_.pop_back();
     return;
   }
-  const std::size_t* const place = place_of_.find(request.index);
-  BOOST_ASSERT_MSG(place != nullptr, "CONSERVE_REQUESTS: a later chunk of a request that had no first one");
   const std::int64_t gap = (at_client - previous).count();
-  gaps_[*place].push_back(gap);
   itl_.add(gap);
+  if (keep_gaps_) {
+    const std::size_t* const place = place_of_.find(request.index);
+    BOOST_ASSERT_MSG(place != nullptr, "CONSERVE_REQUESTS: a later chunk of a request that had no first one");
+    gaps_[*place].gaps.push_back(gap);
+  }
+}
+
+void Metrics::on_cohort_tokens(const CohortTokens& tokens) {
+  for (const CohortTokens::Stretch& stretch : tokens.stretches) {
+    itl_.add(stretch.gap.count(), stretch.count);
+  }
+  const SimTime last = tokens.first + (tokens.num_outputs - 1) * tokens.spacing;
+  if (second_of(tokens.first) == second_of(last)) {
+    count_chunks(tokens.first, tokens.count);
+    return;
+  }
+  auto listed = tokens.listed.begin();
+  for (std::int64_t place = 0; place < tokens.num_outputs; ++place) {
+    if (listed != tokens.listed.end() && *listed == place) {
+      ++listed;
+    } else {
+      count_chunks(tokens.first + place * tokens.spacing, 1);
+    }
+  }
+}
+
+void Metrics::on_tokens_withdrawn(std::span<const SimTime> at_client) {
+  for (std::size_t i = 0; i < at_client.size(); ++i) {
+    count_chunks(at_client[i], -1);
+    if (i > 0) {
+      itl_.remove((at_client[i] - at_client[i - 1]).count());
+    }
+  }
 }
 
 void Metrics::on_request_end(const RequestRecord& request) {
-  static const std::vector<std::int64_t> kNoGaps;
   --in_flight_;
   last_end_ = std::max(last_end_, request.last_token);
   ++counts_.ended[static_cast<std::size_t>(request.end)];
 
-  const std::size_t* const place = place_of_.find(request.index);
-  const std::vector<std::int64_t>& gaps = place != nullptr ? gaps_[*place] : kNoGaps;
+  const std::size_t* const place = keep_gaps_ ? place_of_.find(request.index) : nullptr;
   if (is_completed(request.end)) {
     ++counts_.completed;
-    add_completed(request, gaps);
+    add_completed(request);
   } else {
     ++counts_.failed;
-    take_out(gaps);
+    if (place != nullptr) {
+      take_out(gaps_[*place].first, gaps_[*place].gaps);
+    }
   }
   if (keep_detailed_) {
-    detailed_.push_back({request, gaps});
+    detailed_.push_back({request, place != nullptr ? gaps_[*place].gaps : std::vector<std::int64_t>()});
   }
   if (place != nullptr) {
-    gaps_[*place].clear();
+    gaps_[*place].gaps.clear();
     free_places_.push_back(*place);
     place_of_.erase(request.index);
   }
 }
 
-void Metrics::take_out(const std::vector<std::int64_t>& gaps) {
+void Metrics::take_out(SimTime first_token, const std::vector<std::int64_t>& gaps) {
+  SimTime time = first_token;
+  count_chunks(time, -1);
   for (const std::int64_t gap : gaps) {
     itl_.remove(gap);
+    time += SimDuration(gap);
+    count_chunks(time, -1);
   }
 }
 
-void Metrics::add_completed(const RequestRecord& request, const std::vector<std::int64_t>& gaps) {
+void Metrics::add_completed(const RequestRecord& request) {
   const SimDuration ttft = request.first_token - request.sent;
   const SimDuration e2el = request.last_token - request.sent;
   counts_.total_input_tokens += request.prompt_tokens;
@@ -96,7 +135,8 @@ void Metrics::add_completed(const RequestRecord& request, const std::vector<std:
     e2el_with_client_queue_.add(request.last_token - request.arrival);
   }
   good_ += is_good(request) ? 1 : 0;
-  count_chunks(request, gaps);
+  ++concurrency_change_[second_of(request.sent)];
+  --concurrency_change_[second_of(request.last_token) + 1];
 }
 
 // Limits hold up to and including their value. A single token has a TPOT of 0.
@@ -111,31 +151,27 @@ std::int64_t Metrics::second_of(SimTime time) const {
   return (time - *first_send_) / std::chrono::seconds(1);
 }
 
-void Metrics::count_chunks(const RequestRecord& request, const std::vector<std::int64_t>& gaps) {
-  BOOST_ASSERT_MSG(first_send_, "CONSERVE_REQUESTS: a request ended that was not sent");
-  ++concurrency_change_[second_of(request.sent)];
-  --concurrency_change_[second_of(request.last_token) + 1];
-
-  SimTime time = request.first_token;
-  std::int64_t second = second_of(time);
-  SimTime next_second = *first_send_ + std::chrono::seconds(second + 1);
-  std::int64_t in_second = 1;
-  for (const std::int64_t gap : gaps) {
-    time += SimDuration(gap);
-    if (time >= next_second) {
-      chunks_[second] += std::exchange(in_second, 0);
-      second = second_of(time);
-      next_second = *first_send_ + std::chrono::seconds(second + 1);
-    }
-    ++in_second;
+// Most chunks come in the second of the one before.
+void Metrics::count_chunks(SimTime at_client, std::int64_t count) {
+  constexpr SimDuration kSecond = std::chrono::seconds(1);
+  BOOST_ASSERT_MSG(first_send_, "CONSERVE_REQUESTS: a token of a request that was not sent");
+  if (chunks_of_second_ == nullptr || at_client < second_begin_ || at_client >= second_begin_ + kSecond) {
+    const std::int64_t second = second_of(at_client);
+    second_begin_ = *first_send_ + second * kSecond;
+    chunks_of_second_ = &chunks_[second];  // A node of a map: it stays where it is.
   }
-  chunks_[second] += in_second;
+  *chunks_of_second_ += count;
 }
 
 MetricsReport Metrics::finish(const RunSummary& summary) {
-  for (std::vector<std::int64_t>& gaps : gaps_) {  // Of requests that a cut run left under way.
-    take_out(gaps);
-    gaps.clear();
+  for (const std::size_t place : free_places_) {
+    gaps_[place].first = kNever;
+  }
+  for (Tokens& tokens : gaps_) {  // Of requests that a cut run left under way.
+    if (tokens.first != kNever) {
+      take_out(tokens.first, tokens.gaps);
+      tokens = {kNever, {}};
+    }
   }
   MetricsReport report = counts_;
   report.duration = (summary.unfinished > 0 ? summary.end : last_end_) - SimTime{};

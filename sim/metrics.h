@@ -12,9 +12,10 @@
 //            trace until the last request is over
 //
 // Only completed requests count, in every figure but `failed` and the reasons:
-// a request that times out after its hundredth token has given no output. So a
-// request's gaps are kept until it is over, to be taken out of the pool if it
-// fails; that costs 8 bytes a token of the requests under way.
+// a request that times out after its hundredth token has given no output. So the
+// tokens of a request that fails are taken out again: where each is told by itself
+// (--plain-steps, --save-detailed), a request's gaps are kept until it is over, 8
+// bytes a token; else the loop knows when they came (on_tokens_withdrawn()).
 //
 // TTFT counts from the send, which in an open loop is the arrival. With
 // --max-concurrency a request first waits for a slot of the client; that time is
@@ -90,20 +91,24 @@ class Metrics final : public RunObserver {
   void on_send(const RequestRecord& request) override;
   void on_tokens(const RequestRecord& request, SimTime previous, SimTime at_client,
                  std::int64_t num_tokens) override;
+  void on_cohort_tokens(const CohortTokens& tokens) override;
+  void on_tokens_withdrawn(std::span<const SimTime> at_client) override;
   void on_request_end(const RequestRecord& request) override;
+  [[nodiscard]] bool wants_every_token() const override { return keep_detailed_; }
 
   /// The figures of a run that is over, or was cut as `summary` says. Reorders samples, so it is not const.
   [[nodiscard]] MetricsReport finish(const RunSummary& summary);
 
  private:
-  void add_completed(const RequestRecord& request, const std::vector<std::int64_t>& gaps);
-  void take_out(const std::vector<std::int64_t>& gaps);
-  void count_chunks(const RequestRecord& request, const std::vector<std::int64_t>& gaps);
+  void add_completed(const RequestRecord& request);
+  void take_out(SimTime first_token, const std::vector<std::int64_t>& gaps);
+  void count_chunks(SimTime at_client, std::int64_t count);
   [[nodiscard]] bool is_good(const RequestRecord& request) const;
   [[nodiscard]] std::int64_t second_of(SimTime time) const;
 
   GoodputLimits limits_;
   bool client_queues_;
+  bool keep_gaps_;
   bool keep_detailed_;
   bool wants_quantiles_;
 
@@ -118,7 +123,11 @@ class Metrics final : public RunObserver {
     std::uint64_t operator()(std::uint64_t index) const { return engine::spread_bits(index); }
   };
   engine::FlatMap<std::uint64_t, std::size_t, Spread> place_of_;
-  std::vector<std::vector<std::int64_t>> gaps_;
+  struct Tokens {
+    SimTime first{};
+    std::vector<std::int64_t> gaps;
+  };
+  std::vector<Tokens> gaps_;
   std::vector<std::size_t> free_places_;
 
   LatencySample ttft_, tpot_, e2el_, client_queue_, e2el_with_client_queue_, queue_, prefill_;
@@ -126,6 +135,8 @@ class Metrics final : public RunObserver {
   // By second since the first send: chunks, and by how much more requests are under way than in the second
   // before.
   std::map<std::int64_t, std::int64_t> chunks_;
+  std::int64_t* chunks_of_second_ = nullptr;  // The one counted in last, from...
+  SimTime second_begin_{};
   std::map<std::int64_t, std::int64_t> concurrency_change_;
   std::vector<DetailedRequest> detailed_;
 };

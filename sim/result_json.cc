@@ -202,7 +202,8 @@ std::string configuration_without_places(std::string_view text) {
     const std::string_view line = text.substr(0, length);
     text.remove_prefix(length);
     const std::string_view field = line.substr(0, line.find(':'));
-    if (field == "out" || field == "step_log" || field == "format") {
+    if (field == "out" || field == "step_log" || field == "format" ||
+        field == "plain_steps") {
       continue;
     }
     const std::size_t open = line.find('"');

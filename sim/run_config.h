@@ -71,6 +71,7 @@ struct RunConfig {
   std::uint64_t seed = 0;  ///< --sim-seed; every random stream derives from it and its own name.
   /// Unconditional acceptance rate of each draft position, not rising; empty: every draft is accepted.
   std::vector<double> draft_acceptance_rates;
+  bool plain_steps = false;  ///< The obvious way to the same results: see engine.walk_decodes.
   bool strict = false;  ///< A request that the server would reject ends the run with exit 2.
 
   std::vector<std::string> provenance;  ///< "KV cache: bfloat16, from --kv-cache-dtype auto and the model".

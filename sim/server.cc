@@ -76,7 +76,8 @@ void Server::plan_step(SimTime now, TurnReport& report) {
 void Server::fill_members(Batch& batch) {
   batch.members.clear();
   StepRecord& record = batch.record;
-  engine_.for_each_scheduled([&](const ScheduledRequest& request) {
+  record.generation_requests = record.generation_tokens = plan_.num_unwalked;
+  engine_.for_each_walked([&](const ScheduledRequest& request) {
     batch.members.push_back({request.id, request.num_draft_tokens, request.samples, request.drafts_padded});
     if (request.has_output) {
       ++record.generation_requests;
@@ -130,7 +131,7 @@ hw::StepShape Server::shape_of_plan(const Batch& batch) {
     shape.padded_tokens = choice.padded_tokens;
     shape.graph_mode = choice.mode;
   }
-  BOOST_ASSERT_MSG(shape.num_requests() == static_cast<std::int64_t>(batch.members.size()),
+  BOOST_ASSERT_MSG(shape.num_requests() == static_cast<std::int64_t>(batch.members.size()) + plan_.num_unwalked,
                    "CONSERVE_REQUESTS: cohort and individual requests are not the whole plan");
   return shape;
 }
@@ -169,7 +170,7 @@ const Batch& Server::finish_oldest(Sampler& sampler, engine::StepOutcome& outcom
   outcome.clear();
   engine_.update(result_, outcome);
   if (finished_.num_tokens > 0) {
-    outputs_before_ = static_cast<std::int64_t>(outcome.emitted.size());
+    outputs_before_ = outcome.num_emitted;
   }
   const engine::EngineLoad load = engine_.load();
   finished_.record.kv_usage = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);

@@ -38,7 +38,7 @@ struct BatchMember {
 struct Batch {
   StepRecord record;
   std::int64_t num_tokens = 0;
-  std::vector<BatchMember> members;  ///< In planned order.
+  std::vector<BatchMember> members;  ///< In planned order; the engine's cohort is not among them.
 };
 
 /// Says what a batch samples.
@@ -73,6 +73,8 @@ class Server {
   void turn(SimTime now, TurnReport& report);
 
   [[nodiscard]] bool idle() const { return in_flight_.empty(); }
+  /// Whether no batch but the newest plan is in flight.
+  [[nodiscard]] bool idle_but_for_newest() const { return in_flight_.size() <= 1; }
   [[nodiscard]] SimTime oldest_end() const { return in_flight_.front().record.end; }
 
   /// Takes the oldest batch's result to the engine. `outcome` says who got what.

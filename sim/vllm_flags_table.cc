@@ -39,6 +39,7 @@ constexpr Flag kResults[] = {
     {"format", kOne, "table (default) or json on stdout"},
     {"save-detailed", kNone, "per-request arrays in result.json"},
     {"requests-csv", kNone, "write requests.csv (default; --no-requests-csv leaves it out)"},
+    {"plain-steps", kNone, "walk every running request in every step: slow, same results"},
     {"step-log", kOne, "write vLLM's iteration log lines to this file"},
 };
 constexpr Flag kCommand[] = {

@@ -113,14 +113,15 @@ TEST_F(VllmV1Test, SaysWhatTheHeadNeeds) {
   EXPECT_THAT(plan_.finished, ElementsAre(1U));
 }
 
-// Nobody waits for the whole prompt: the first chunk of 32 tokens needs 2 blocks.
-TEST_F(VllmV1Test, WithoutReserveTheHeadNeedsItsFirstChunk) {
+// Without a reserve its first chunk of 32 tokens gets in, but before its first token all 70 must be there.
+TEST_F(VllmV1Test, WithoutReserveTheHeadStillNeedsItsWholePrompt) {
   SchedulerConfig with = config(5);
   with.scheduler_reserve_full_isl = false;
   with.max_num_batched_tokens = 32;
   VllmV1 engine(with, keys_);
   engine.add_request(request(1, 70));
-  EXPECT_EQ(engine.blocks_needed_by_head(), 2);
+  EXPECT_EQ(engine.blocks_needed_by_head(), 5);
+  EXPECT_THAT(plan(engine), ElementsAre("1:32@0"));
 }
 
 // 1 has computed 32 tokens, 2 shares them and hits min(32, (33 - 1) / 16 blocks) = 32 of its 33. Query

@@ -25,12 +25,14 @@ int expect_agreement(const fs::path& file) {
   int cases = 0;
   for_each_case(file, [&](const RecordedCase& recorded) {
     ++cases;
-    const ReplayOutcome outcome = replay(recorded);
-    EXPECT_EQ(outcome.events, std::ssize(recorded.trace)) << recorded.name;
-    if (outcome.difference) {
-      const Difference& d = *outcome.difference;
-      ADD_FAILURE() << fmt::format("{}: step {}, {}: ours {}, theirs {}", recorded.name, d.step, d.field,
-                                   d.ours, d.theirs);
+    for (const Way way : {Way::kWalked, Way::kCohort}) {
+      const ReplayOutcome outcome = replay(recorded, way);
+      EXPECT_EQ(outcome.events, std::ssize(recorded.trace)) << recorded.name;
+      if (outcome.difference) {
+        const Difference& d = *outcome.difference;
+        ADD_FAILURE() << fmt::format("{}{}: step {}, {}: ours {}, theirs {}", recorded.name,
+                                     way == Way::kCohort ? " (cohort)" : "", d.step, d.field, d.ours, d.theirs);
+      }
     }
     EXPECT_NO_THROW(validate(recorded.script.config)) << recorded.name << ": vLLM accepted this config";
   });

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "engine/vllm_v1.h"
@@ -66,11 +68,23 @@ bool same_when_rounded(double exact, double recorded) {
   return std::abs(exact - recorded) < 0.5e-6 + 1e-12;
 }
 
+/// The same script for an engine that keeps a cohort. Recorded stops then come as a surprise to it.
+Script with_way(Script script, Way way) {
+  if (way == Way::kCohort) {
+    script.config.walk_decodes = false;
+    for (ScriptRequest& request : script.requests) {
+      request.request.may_stop = false;
+    }
+  }
+  return script;
+}
+
 class Replay {
  public:
-  explicit Replay(const RecordedCase& recorded)
+  Replay(const RecordedCase& recorded, Way way)
       : recorded_(recorded),
-        script_(recorded.script),
+        way_(way),
+        script_(with_way(recorded.script, way)),
         executor_(script_),
         scheduler_(script_.config, executor_),
         depth_(static_cast<std::size_t>(engine::batches_in_flight(script_.config))) {}
@@ -91,9 +105,12 @@ class Replay {
   void add_queues(json& event) const;
   void add_pool(json& event) const;
   [[nodiscard]] json names(const std::vector<RequestId>& ids) const;
+  void note_unwalked(const std::vector<engine::ScheduledRequest>& step);
+  [[nodiscard]] std::vector<engine::EmittedTokens> all_emitted();
 
   const RecordedCase& recorded_;
-  const Script& script_;
+  Way way_;
+  Script script_;
   Executor executor_;
   engine::VllmV1 scheduler_;
   std::size_t depth_;
@@ -103,6 +120,9 @@ class Replay {
   std::size_t next_abort_ = 0;
   std::size_t next_event_ = 0;
   std::deque<engine::StepResult> in_flight_;
+  std::set<RequestId> arrived_;
+  std::set<RequestId> ended_;
+  std::deque<std::vector<RequestId>> unwalked_;  // Members of the cohort, for each step in flight.
   engine::StepPlan plan_;
   engine::StepOutcome outcome_;
   std::map<RequestId, std::size_t> blocks_shown_;  // Of each running request's table, in earlier events.
@@ -124,10 +144,15 @@ void Replay::run() {
 
 void Replay::arrive() {
   while (next_arrival_ < script_.requests.size() && script_.requests[next_arrival_].at <= iteration_) {
+    arrived_.insert(script_.requests[next_arrival_].request.id);
     scheduler_.add_request(script_.requests[next_arrival_++].request);
   }
   while (next_abort_ < script_.aborts.size() && script_.aborts[next_abort_].at <= iteration_) {
-    scheduler_.abort_request(script_.aborts[next_abort_++].id);
+    const RequestId id = script_.aborts[next_abort_++].id;
+    scheduler_.abort_request(id);
+    if (arrived_.contains(id)) {
+      ended_.insert(id);
+    }
   }
 }
 
@@ -153,6 +178,7 @@ void Replay::schedule() {
   std::vector<engine::ScheduledRequest> step;
   scheduler_.for_each_scheduled([&](const engine::ScheduledRequest& share) { step.push_back(share); });
   expect(scheduled_event(step));
+  note_unwalked(step);
   in_flight_.push_back(executor_.run(step));
 }
 
@@ -160,7 +186,7 @@ void Replay::update() {
   scheduler_.update(in_flight_.front(), outcome_);
   in_flight_.pop_front();
   json event{{"ev", "update"}, {"step", iteration_}, {"out", json::array()}};
-  for (const engine::EmittedTokens& emitted : outcome_.emitted) {
+  for (const engine::EmittedTokens& emitted : all_emitted()) {
     json fin;
     if (emitted.finish != engine::FinishReason::kNone) {
       fin = engine::finish_reason_name(emitted.finish);
@@ -170,6 +196,51 @@ void Replay::update() {
   }
   add_pool(event);
   expect(std::move(event));
+}
+
+/// Who is in the step and was not walked.
+void Replay::note_unwalked(const std::vector<engine::ScheduledRequest>& step) {
+  std::vector<RequestId>& unwalked = unwalked_.emplace_back();
+  std::set<RequestId> walked;
+  scheduler_.for_each_walked([&](const engine::ScheduledRequest& share) { walked.insert(share.id); });
+  for (const engine::ScheduledRequest& share : step) {
+    if (!walked.contains(share.id)) {
+      unwalked.push_back(share.id);
+    }
+  }
+  if (std::ssize(unwalked) != plan_.num_unwalked) {
+    throw Differs{{iteration_, "unwalked", std::to_string(plan_.num_unwalked), std::to_string(unwalked.size())}};
+  }
+}
+
+/// The outcome with the members of the cohort, one token each, in the places that are left for them.
+std::vector<engine::EmittedTokens> Replay::all_emitted() {
+  std::set<RequestId> gone = ended_;  // Listed, or ended since.
+  for (const engine::EmittedTokens& emitted : outcome_.emitted) {
+    gone.insert(emitted.id);
+    if (emitted.finish != engine::FinishReason::kNone) {
+      ended_.insert(emitted.id);
+    }
+  }
+  std::vector<engine::EmittedTokens> all;
+  auto listed = outcome_.emitted.begin();
+  const auto add_listed = [&] {
+    for (; listed != outcome_.emitted.end() && listed->place == std::ssize(all); ++listed) {
+      all.push_back(*listed);
+    }
+  };
+  for (const RequestId id : unwalked_.front()) {
+    if (!gone.contains(id)) {
+      add_listed();
+      all.push_back({.id = id, .num_tokens = 1});
+    }
+  }
+  add_listed();
+  unwalked_.pop_front();
+  if (listed != outcome_.emitted.end() || std::ssize(all) != outcome_.num_emitted) {
+    throw Differs{{iteration_, "num_emitted", std::to_string(outcome_.num_emitted), std::to_string(all.size())}};
+  }
+  return all;
 }
 
 /// Token values are free, so `toks` is compared as a count; the free queue only where it was recorded.
@@ -261,8 +332,8 @@ json Replay::names(const std::vector<RequestId>& ids) const {
 
 }  // namespace
 
-ReplayOutcome replay(const RecordedCase& recorded) {
-  Replay replay(recorded);
+ReplayOutcome replay(const RecordedCase& recorded, Way way) {
+  Replay replay(recorded, way);
   try {
     replay.run();
   } catch (const Differs& differs) {

@@ -22,6 +22,9 @@ struct ReplayOutcome {
   std::optional<Difference> difference;
 };
 
-[[nodiscard]] ReplayOutcome replay(const RecordedCase& recorded);
+/// How the engine is to go about it. Its decisions must not depend on this.
+enum class Way { kWalked, kCohort };
+
+[[nodiscard]] ReplayOutcome replay(const RecordedCase& recorded, Way way = Way::kWalked);
 
 }  // namespace kneepoint::golden

@@ -36,17 +36,23 @@ struct Tally {
 };
 
 void run_case(const kneepoint::golden::RecordedCase& recorded, Tally& tally) {
+  using kneepoint::golden::Way;
   ++tally.cases;
   try {
-    const auto outcome = kneepoint::golden::replay(recorded);
+    // Twice: walked, as vLLM does, and with the cohort that simulations keep.
+    auto outcome = replay(recorded, Way::kWalked);
     tally.events += outcome.events;
+    const bool walked_agrees = !outcome.difference;
+    if (walked_agrees) {
+      outcome = replay(recorded, Way::kCohort);
+    }
     if (!outcome.difference) {
       ++tally.agree;
       return;
     }
     const auto& d = *outcome.difference;
-    fmt::print("{}: step {}, {}\n  ours   {}\n  theirs {}\n", recorded.name, d.step, d.field, d.ours,
-               d.theirs);
+    fmt::print("{}{}: step {}, {}\n  ours   {}\n  theirs {}\n", recorded.name, walked_agrees ? " (cohort)" : "",
+               d.step, d.field, d.ours, d.theirs);
   } catch (const std::logic_error& broken) {
     fmt::print("{}: {}\n", recorded.name, broken.what());
   }

@@ -161,6 +161,56 @@ TEST(EventLoop, ARequestThatOutgrowsThePoolEndsToo) {
   EXPECT_EQ(summary.never_fit, 1);
 }
 
+TEST(EventLoop, WithoutReserveARequestLargerThanThePoolIsNotPreemptedForever) {
+  // 3 usable blocks of 16, chunks of 16: three of the four chunks of 60 tokens get
+  // blocks, then it preempts itself, alone, and would do so again and again.
+  RunConfig config = toy_config(4);
+  config.engine.scheduler_reserve_full_isl = false;
+  config.engine.max_num_batched_tokens = 16;
+  Records records;
+  const RunSummary summary =
+      run_toy(config, toy_times(), {request_at(0ms, 60, 1), request_at(1ms, 20, 1)}, {&records});
+  ASSERT_EQ(records.all.size(), 2u);
+  EXPECT_EQ(records.all[0].end, RequestEnd::kNeverFits);
+  EXPECT_EQ(records.all[1].end, RequestEnd::kLength);
+  EXPECT_FALSE(summary.storm);
+}
+
+TEST(EventLoop, ASwappedRequestThatTheWatermarkKeepsOutEnds) {
+  // vllm-v0, 10 blocks, 5 of them watermark. Prompts of 40 and 32 tokens take 3 + 2
+  // and leave 5, just enough. Both grow until all 10 are held, five each; then the
+  // second is swapped out. To come back it needs its 5, one more and the watermark:
+  // 11 of 10, even when the first is gone.
+  RunConfig config = toy_config(10);
+  config.scheduler = "vllm-v0";
+  config.engine.enable_chunked_prefill = false;
+  config.engine.enable_prefix_caching = false;
+  config.engine.watermark = 0.5;
+  config.engine.preemption_mode_swap = true;
+  config.engine.num_cpu_blocks = 100;
+  Records records;
+  const RunSummary summary =
+      run_toy(config, toy_times(), {request_at(0ms, 40, 60), request_at(1ms, 32, 70)}, {&records});
+  ASSERT_EQ(records.all.size(), 2u);
+  EXPECT_EQ(records.all[0].end, RequestEnd::kLength);
+  EXPECT_EQ(records.all[1].end, RequestEnd::kNeverFits);
+  EXPECT_EQ(summary.never_fit, 1);
+}
+
+TEST(EventLoop, APolicyThatNeverPlansItsHeadDoesNotHangTheRun) {
+  // vllm-v0 with chunks and prefix caching computes parts of prompts in whole
+  // blocks: with a budget of 8 tokens and blocks of 16 there is none.
+  RunConfig config = toy_config();
+  config.scheduler = "vllm-v0";
+  config.engine.enable_prefix_caching = true;
+  config.engine.max_num_batched_tokens = 8;
+  Records records;
+  (void)run_toy(config, toy_times(), {request_at(0ms, 60, 1), request_at(1ms, 8, 1)}, {&records});
+  ASSERT_EQ(records.all.size(), 2u);
+  EXPECT_EQ(records.all[0].end, RequestEnd::kIgnored);
+  EXPECT_EQ(records.all[1].end, RequestEnd::kLength);
+}
+
 TEST(EventLoop, TheQueueLimitsRefuseByReason) {
   RunConfig config = toy_config();
   config.admission.max_num_queued_reqs = 2;

@@ -98,6 +98,9 @@ struct LoadPoint {
   double preemptions_a_request = 0;
   double device_busy_share = 0;
   double tokens_a_step = 0;
+  double decodes_a_step = 0;         ///< Requests in a step that have output already; so the next, without.
+  double prompts_a_step = 0;
+  double prompt_tokens_a_step = 0;
   double steps_per_s = 0;
   std::vector<WaitShare> waits;  ///< Most first.
 
@@ -123,6 +126,7 @@ struct Knee {
   double load = 0;                   ///< If found; else the end of the range that it lies beyond.
   double arrivals_half_width = 0;    ///< 95 %, in units of load; so the next.
   double step_time_half_width = 0;
+  double step_time_sensitivity = 0;  ///< Percent that the knee falls for one percent of step time.
   std::vector<double> by_seed;       ///< One a seed, if found.
   std::string explanation;           ///< One line for people.
 

@@ -85,6 +85,7 @@ void fill_throughput(const Column& column, LoadPoint& point) {
 
 void fill_server(const Column& column, LoadPoint& point) {
   Runs running, waiting, peak_waiting, kv, peak_kv, preemptions, busy, tokens_a_step, steps_per_s;
+  Runs decodes, prompts, prompt_tokens;
   for (const RunLog& log : column.logs) {
     const RunSummary& s = log.summary;
     const double seconds = to_seconds(s.end - s.first_send);
@@ -92,6 +93,9 @@ void fill_server(const Column& column, LoadPoint& point) {
     waiting.add(s.mean_waiting);
     peak_waiting.add(static_cast<double>(s.peak_waiting));
     kv.add(log.steps.kv_usage);
+    decodes.add(log.steps.decodes);
+    prompts.add(log.steps.prompts);
+    prompt_tokens.add(log.steps.prompt_tokens);
     peak_kv.add(s.num_blocks > 1 ? static_cast<double>(s.peak_used_blocks) / static_cast<double>(s.num_blocks - 1) : 0);
     preemptions.add(static_cast<double>(s.preemptions) / static_cast<double>(log.requests));
     if (seconds > 0 && s.steps > 0) {
@@ -109,6 +113,9 @@ void fill_server(const Column& column, LoadPoint& point) {
   point.device_busy_share = busy.mean();
   point.tokens_a_step = tokens_a_step.mean();
   point.steps_per_s = steps_per_s.mean();
+  point.decodes_a_step = decodes.mean();
+  point.prompts_a_step = prompts.mean();
+  point.prompt_tokens_a_step = prompt_tokens.mean();
 }
 
 void fill_waits(const Column& column, LoadPoint& point) {
@@ -202,7 +209,7 @@ std::vector<LoadPoint> make_points(KneeLab& lab, Sweep& sweep, const SearchOptio
     fill_waits(column, point);
     points.push_back(std::move(point));
   }
-  if (options.elasticity) {
+  if (options.step_time) {
     fill_elasticity(lab, sweep, points);
   }
   return points;

@@ -7,7 +7,6 @@ namespace kneepoint::sim {
 namespace {
 
 constexpr double kTrendTolerance = 0.01;  // Of a load, where only a test can say.
-constexpr double kRootTolerance = 0.004;
 constexpr double kMarginTolerance = 0.001;
 constexpr int kMostRuns = 12;
 // A capacity read this far beyond itself is read once more, closer.
@@ -19,6 +18,10 @@ constexpr double kCollapse = 0.95;
 constexpr double kSlopeDistance = 0.985;
 constexpr double kLeastSlope = 0.2;
 constexpr double kSlowdown = 1.02;
+// Following a knee: first load tried, as a multiple of where it was; steps from there.
+constexpr double kStartBeyond = 1.15;
+constexpr double kFollowStep = 1.4;
+constexpr int kMostFollows = 7;
 
 }  // namespace
 
@@ -70,12 +73,16 @@ SeedKnee KneeRoots::saturation(std::size_t seed) {
   return {KneeStatus::kFound, saturated_load(seed, first_saturated), sweep_.closed() ? 0.0 : 1.0};
 }
 
+KneeRoots::Sample KneeRoots::sample(std::size_t seed, double load) {
+  return {load, sweep_.margin_of(sweep_.run(load, seed, true))};
+}
+
 bool KneeRoots::narrow(const Bracket& bracket) const {
   const double ratio = bracket.high.load / bracket.low.load;
   if (sweep_.closed()) {
     return bracket.high.load - bracket.low.load <= 1 || ratio < 1 + kTrendTolerance;
   }
-  return ratio < 1 + kRootTolerance || (bracket.low.margin && *bracket.low.margin > -kMarginTolerance);
+  return ratio < 1 + tolerance_ || (bracket.low.margin && *bracket.low.margin > -kMarginTolerance);
 }
 
 double KneeRoots::next_load(const Bracket& bracket, double low_weight, double high_weight) const {
@@ -98,15 +105,14 @@ void KneeRoots::close(std::size_t seed, Bracket& bracket, std::vector<Sample>& s
   double high_weight = 1;
   for (int i = 0; i < kMostRuns && !narrow(bracket); ++i) {
     const double load = next_load(bracket, low_weight, high_weight);
-    const RunLog log = sweep_.run(load, seed, true);
-    const Sample sample{load, sweep_.margin_of(log)};
-    samples.push_back(sample);
-    if (sample.margin && *sample.margin <= 0) {
-      bracket.low = sample;
+    const Sample now = sample(seed, load);
+    samples.push_back(now);
+    if (now.margin && *now.margin <= 0) {
+      bracket.low = now;
       low_weight = 1;
       high_weight /= 2;
     } else {
-      bracket.high = sample;
+      bracket.high = now;
       high_weight = 1;
       low_weight /= 2;
     }
@@ -158,12 +164,61 @@ SeedKnee KneeRoots::slo(std::size_t seed, const SeedKnee& saturation) {
   }
   Bracket bracket{*(missed - 1), *missed};
   close(seed, bracket, samples);
-  double knee = bracket.low.load;
-  if (!sweep_.closed() && bracket.low.margin && bracket.high.margin) {
-    const double share = -*bracket.low.margin / (*bracket.high.margin - *bracket.low.margin);
-    knee = std::exp(std::log(bracket.low.load) + share * std::log(bracket.high.load / bracket.low.load));
+  const double knee = root_of(bracket);
+  return {KneeStatus::kFound, knee, sweep_.wants_step_time() ? sensitivity(seed, knee, samples) : 0};
+}
+
+double KneeRoots::root_of(const Bracket& bracket) const {
+  if (sweep_.closed() || !bracket.low.margin || !bracket.high.margin) {
+    return bracket.low.load;
   }
-  return {KneeStatus::kFound, knee, sensitivity(seed, knee, samples)};
+  const double share = -*bracket.low.margin / (*bracket.high.margin - *bracket.low.margin);
+  return std::exp(std::log(bracket.low.load) + share * std::log(bracket.high.load / bracket.low.load));
+}
+
+SeedKnee KneeRoots::saturation_near(std::size_t seed, double near) {
+  double low = 0;
+  double load = kStartBeyond * near;
+  for (int i = 0; i < kMostFollows; ++i) {
+    load = sweep_.closed() ? std::ceil(load) : load;
+    const RunLog log = sweep_.run(load, seed, false);
+    if (sweep_.trend_of(log).keeps_up) {
+      low = load;
+      load *= kFollowStep;
+      continue;
+    }
+    const std::optional<double> rate = completion_rate(log);
+    if (sweep_.closed()) {
+      return {KneeStatus::kFound, bisect_trend(seed, std::max(low, 1.0), load), 0};
+    }
+    if (rate && load <= kFarBeyond * *rate) {
+      return {KneeStatus::kFound, std::min(*rate, load), 1};
+    }
+    load = rate ? kJustBeyond * *rate : load / kFollowStep;
+  }
+  return low > 0 ? SeedKnee{KneeStatus::kAboveRange, low, 0} : SeedKnee{KneeStatus::kBelowRange, load, 0};
+}
+
+SeedKnee KneeRoots::slo_near(std::size_t seed, double near) {
+  const auto met = [](const Sample& at) { return at.margin && *at.margin <= 0; };
+  Sample here = sample(seed, sweep_.closed() ? std::max(1.0, std::round(near)) : near);
+  const bool up = met(here);
+  for (int i = 0; i < kMostFollows; ++i) {
+    double load = up ? here.load * kFollowStep : here.load / kFollowStep;
+    load = sweep_.closed() ? (up ? std::ceil(load) : std::floor(load)) : load;
+    if (load <= 0) {
+      break;
+    }
+    const Sample next = sample(seed, load);
+    if (met(next) != up) {
+      Bracket bracket = up ? Bracket{here, next} : Bracket{next, here};
+      std::vector<Sample> samples;
+      close(seed, bracket, samples);
+      return {KneeStatus::kFound, root_of(bracket), 0};
+    }
+    here = next;
+  }
+  return {up ? KneeStatus::kAboveRange : KneeStatus::kBelowRange, here.load, 0};
 }
 
 }  // namespace kneepoint::sim

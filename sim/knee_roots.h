@@ -10,20 +10,18 @@
 
 namespace kneepoint::sim {
 
-struct SeedKnee {
-  KneeStatus status = KneeStatus::kNone;
-  double load = 0;
-  double step_time_sensitivity = 0;  ///< Percent of the knee for one percent of step time, by size.
-};
-
 class KneeRoots {
  public:
   /// Of the columns that `sweep` has when it is asked; runs more on its own.
-  explicit KneeRoots(Sweep& sweep) : sweep_(sweep) {}
+  explicit KneeRoots(Sweep& sweep, double tolerance = 0.004) : sweep_(sweep), tolerance_(tolerance) {}
 
   [[nodiscard]] SeedKnee saturation(std::size_t seed);
   /// `saturation` of the same seed is where an open loop ends.
   [[nodiscard]] SeedKnee slo(std::size_t seed, const SeedKnee& saturation);
+
+  /// The same without columns, starting from a load that should not be far.
+  [[nodiscard]] SeedKnee saturation_near(std::size_t seed, double near);
+  [[nodiscard]] SeedKnee slo_near(std::size_t seed, double near);
 
  private:
   struct Sample {
@@ -37,10 +35,13 @@ class KneeRoots {
   [[nodiscard]] double saturated_load(std::size_t seed, std::size_t first_saturated);
   [[nodiscard]] bool narrow(const Bracket& bracket) const;
   [[nodiscard]] double next_load(const Bracket& bracket, double low_weight, double high_weight) const;
+  [[nodiscard]] Sample sample(std::size_t seed, double load);
   void close(std::size_t seed, Bracket& bracket, std::vector<Sample>& samples);
+  [[nodiscard]] double root_of(const Bracket& bracket) const;
   [[nodiscard]] double sensitivity(std::size_t seed, double knee, const std::vector<Sample>& samples);
 
   Sweep& sweep_;
+  double tolerance_;  // Of a load, for a root.
 };
 
 }  // namespace kneepoint::sim

@@ -19,7 +19,6 @@ namespace kneepoint::sim {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNormal95 = 1.959964;
 
 constexpr std::int64_t kProbeRequests = 2000;
 // A run must outlast the requests in the server at once several times, or it is all warm-up.
@@ -28,6 +27,8 @@ constexpr std::int64_t kTurnovers = 10;
 constexpr std::array kShares{0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.96, 1.1, 1.3};
 constexpr std::array kClosedLoopLoads{1.0, 2.0, 4.0, 8.0, 16.0, 32.0};
 constexpr int kMostWidenings = 7;
+constexpr double kFollowTolerance = 0.01;
+constexpr double kWidestFollow = 16;  // How far from where it was a knee is followed.
 constexpr double kMostConcurrency = 4096;
 constexpr double kWidenUp = 2;
 constexpr double kWidenDown = 1.0 / 3;
@@ -188,8 +189,7 @@ Knee Search::make_knee(KneeKind kind, const std::vector<SeedKnee>& by_seed) cons
   const Estimate estimate = mean_with_interval(knee.by_seed);
   knee.load = estimate.value;
   knee.arrivals_half_width = std::max(estimate.half_width, sweep_.closed() ? 0.5 : kResolution * knee.load);
-  knee.step_time_half_width = kNormal95 * options_.step_time_sd * knee.load * std::abs(sensitivity) /
-                              static_cast<double>(knee.by_seed.size());
+  knee.step_time_sensitivity = sensitivity / static_cast<double>(knee.by_seed.size());
   return knee;
 }
 
@@ -318,37 +318,17 @@ SearchResult search_knees(KneeLab& lab, const SearchOptions& options) {
   }
 }
 
-QuickKnee find_one_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind, double near, std::int64_t requests) {
-  QuickKnee quick;
-  const bool closed = lab.axis() == LoadAxis::kConcurrency;
-  SearchOptions alone = options;
-  alone.elasticity = false;
-  Sweep sweep(lab, alone, requests, options.requests_a_slot);
-  std::vector<double> loads;
-  for (const double share : {0.5, 0.75, 1.0, 1.33, 1.8}) {
-    loads.push_back(closed ? std::max(1.0, std::round(share * near)) : share * near);
-  }
-  sweep.add(loads);
-  for (int i = 0; i < kMostWidenings && sweep.columns().back().kept_up() > 0; ++i) {
-    sweep.add({kWidenUp * sweep.columns().back().load});
-  }
-  for (int i = 0; i < kMostWidenings && sweep.columns().front().kept_up() == 0 && !closed; ++i) {
-    sweep.add({kWidenDown * sweep.columns().front().load});
-  }
-  KneeRoots roots(sweep);
+std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind, double near,
+                                  std::int64_t requests, std::size_t warm_up) {
+  Sweep sweep(lab, options, requests, options.requests_a_slot);
+  sweep.set_warm_up(warm_up);
+  lab.prepare(sweep.requests_at(kWidestFollow * near));
+  KneeRoots roots(sweep, kFollowTolerance);
   std::vector<SeedKnee> found(lab.seeds());
   lab.for_each(lab.seeds(), [&](std::size_t seed) {
-    found[seed] = roots.saturation(seed);
-    if (kind == KneeKind::kSlo) {
-      found[seed] = roots.slo(seed, found[seed]);
-    }
+    found[seed] = kind == KneeKind::kSlo ? roots.slo_near(seed, near) : roots.saturation_near(seed, near);
   });
-  quick.status = KneeStatus::kFound;
-  for (const SeedKnee& one : found) {
-    quick.status = one.status == KneeStatus::kFound ? quick.status : one.status;
-    quick.by_seed.push_back(one.load);
-  }
-  return quick;
+  return found;
 }
 
 }  // namespace kneepoint::sim

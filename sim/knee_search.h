@@ -41,9 +41,15 @@ struct SearchOptions {
   std::int64_t max_requests = 40000;
   std::int64_t requests_a_slot = 10;     ///< Closed loop: a run has so many requests for each in flight.
   std::optional<double> min_load, max_load;
-  double step_time_sd = 0;               ///< Relative, of a whole run; StepTimeError::total().
-  bool elasticity = true;
+  bool step_time = true;                 ///< How knees and points move with it: a run more for each.
   std::optional<double> guess;           ///< Of capacity; nothing: by a run.
+};
+
+/// One seed's answer.
+struct SeedKnee {
+  KneeStatus status = KneeStatus::kNone;
+  double load = 0;
+  double step_time_sensitivity = 0;  ///< As Knee's.
 };
 
 struct SearchResult {
@@ -56,12 +62,9 @@ struct SearchResult {
 
 [[nodiscard]] SearchResult search_knees(KneeLab& lab, const SearchOptions& options);
 
-/// One knee alone, near `near`, by as many seeds as the lab has: what a what-if needs.
-struct QuickKnee {
-  KneeStatus status = KneeStatus::kNone;
-  std::vector<double> by_seed;
-};
-[[nodiscard]] QuickKnee find_one_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind, double near,
-                                      std::int64_t requests);
+/// The SLO's or the saturation knee alone, of each seed of the lab, expected near
+/// `near`: a handful of runs each. `warm_up` requests are cut.
+[[nodiscard]] std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind, double near,
+                                                std::int64_t requests, std::size_t warm_up);
 
 }  // namespace kneepoint::sim

@@ -100,7 +100,7 @@ void Sweep::judge(Column& column) const {
 }
 
 std::size_t Sweep::warm_up_at(double load) const {
-  std::size_t cut = 0;
+  std::size_t cut = warm_up_;
   for (const Column& column : columns_) {
     cut = column.keeps_up() || closed() ? column.warm_up : cut;
     if (column.load >= load) {

@@ -42,8 +42,10 @@ class Sweep {
 
   [[nodiscard]] bool closed() const { return lab_.axis() == LoadAxis::kConcurrency; }
   [[nodiscard]] std::int64_t requests_at(double load) const;
-  /// The cut of the next column up that settles.
+  /// The cut of the next column up that settles; without columns what set_warm_up() says.
   [[nodiscard]] std::size_t warm_up_at(double load) const;
+  void set_warm_up(std::size_t requests) { warm_up_ = requests; }
+  [[nodiscard]] bool wants_step_time() const { return options_.step_time; }
 
  private:
   void judge(Column& column) const;
@@ -53,6 +55,7 @@ class Sweep {
   const SearchOptions& options_;
   std::int64_t requests_;
   std::int64_t requests_a_slot_;
+  std::size_t warm_up_ = 0;
   std::vector<Column> columns_;  // By load.
 };
 

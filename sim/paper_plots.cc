@@ -237,12 +237,22 @@ std::string read_all(const fs::path& path) {
   return bytes.str();
 }
 
-// gnuplot's environment: ours, in the C locale, and a date for the PDF that is not today's.
+// The time of writing that cairo puts into a PDF, made the same each time. Nothing moves: as many digits.
+std::string without_date(std::string pdf) {
+  constexpr std::string_view kField = "/CreationDate (D:";
+  constexpr std::string_view kDate = "19700101000000";
+  if (const std::size_t at = pdf.rfind(kField); at != std::string::npos && at + kField.size() + kDate.size() < pdf.size()) {
+    pdf.replace(at + kField.size(), kDate.size(), kDate);
+  }
+  return pdf;
+}
+
+// gnuplot's environment: ours, in the C locale.
 std::vector<std::string> environment() {
-  std::vector<std::string> kept{"LC_ALL=C.UTF-8", "SOURCE_DATE_EPOCH=0"};
+  std::vector<std::string> kept{"LC_ALL=C.UTF-8"};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    if (!text.starts_with("LC_ALL=") && !text.starts_with("SOURCE_DATE_EPOCH=") && !text.starts_with("GNUTERM=")) {
+    if (!text.starts_with("LC_ALL=") && !text.starts_with("GNUTERM=")) {
       kept.emplace_back(text);
     }
   }
@@ -299,7 +309,7 @@ std::string gnuplot_script(const NamedFigure& named, std::string_view made_by) {
 std::vector<std::string> paper_plot_files(const std::vector<NamedFigure>& figures) {
   std::vector<std::string> names;
   for (const NamedFigure& named : figures) {
-    for (const char* ending : {".gp", ".svg", ".pdf"}) {
+    for (const char* ending : kPaperPlotEndings) {
       names.push_back(named.name + ending);
     }
   }
@@ -320,11 +330,11 @@ std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>
   }
   for (const NamedFigure& named : figures) {
     for (const char* ending : {".svg", ".pdf"}) {
-      const std::string bytes = read_all(folder.path() / (named.name + ending));
+      std::string bytes = read_all(folder.path() / (named.name + ending));
       if (bytes.empty()) {
         throw OutputError(fmt::format("gnuplot: {}{} did not come; is its pdfcairo terminal installed?", named.name, ending));
       }
-      files.create(named.name + ending).write(bytes);
+      files.create(named.name + ending).write(without_date(std::move(bytes)));
     }
   }
   return "";

@@ -6,9 +6,10 @@
 // as the drawing in report.html, so both show the same. Where gnuplot is not
 // installed the scripts are written all the same, and the caller says so.
 //
-// The bytes are the same for the same gnuplot: no date is written into the PDF.
+// The bytes are the same for the same gnuplot: the date in a PDF is 1970.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ struct NamedFigure {
 [[nodiscard]] std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>& figures,
                                             std::string_view made_by);
 
+/// What a figure's files end in.
+inline constexpr std::array kPaperPlotEndings{".gp", ".svg", ".pdf"};
 /// The names of all files that this may write.
 [[nodiscard]] std::vector<std::string> paper_plot_files(const std::vector<NamedFigure>& figures);
 

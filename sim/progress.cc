@@ -38,11 +38,13 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::uint64_t num_requests) : Progress(num_requests, terminal(), &Clock::now) {}
+Progress::Progress(std::uint64_t num_requests, std::string what)
+    : Progress(num_requests, terminal(), &Clock::now, std::move(what)) {}
 
 Progress::Progress(std::uint64_t num_requests, std::function<void(const std::string&)> draw,
-                   std::function<Clock::time_point()> now)
+                   std::function<Clock::time_point()> now, std::string what)
     : num_requests_(num_requests),
+      what_(std::move(what)),
       draw_(std::move(draw)),
       now_(std::move(now)),
       start_(now_()),
@@ -64,14 +66,14 @@ void Progress::on_request_end(const RequestRecord&) {
   next_draw_ = now + kBetweenDraws;
   drawn_ = true;
   if (num_requests_ == 0) {
-    draw_(fmt::format("\r\033[K{} requests", over_));
+    draw_(fmt::format("\r\033[K{} {}", over_, what_));
     return;
   }
   const double share = std::min(1.0, static_cast<double>(over_) / static_cast<double>(num_requests_));
   const auto full = static_cast<std::size_t>(share * static_cast<double>(kBarWidth));
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  draw_(fmt::format("\r\033[K[{:#<{}}{:.<{}}] {:3.0f} %  {} of {} requests, {}", "", full, "",
-                    kBarWidth - full, 100 * share, over_, num_requests_,
+  draw_(fmt::format("\r\033[K[{:#<{}}{:.<{}}] {:3.0f} %  {} of {} {}, {}", "", full, "",
+                    kBarWidth - full, 100 * share, over_, num_requests_, what_,
                     time_left(elapsed * (1 - share) / share)));
 }
 

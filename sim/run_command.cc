@@ -86,6 +86,17 @@ void finish_timeline(Timeline& timeline) {
   }
 }
 
+// Of all files that a run may write into its folder by itself.
+std::vector<std::string> file_names() {
+  std::vector<std::string> names{kResultFile, kRequestsFile, kPageFile, kTtftCdfCsv, kLoadCsv, kLatencyCsv, kWaitCsv};
+  for (const char* figure : kRunFigureNames) {
+    for (const char* ending : kPaperPlotEndings) {
+      names.push_back(std::string(figure) + ending);
+    }
+  }
+  return names;
+}
+
 // report.html and the numbers behind its figures.
 void write_page(OutputFiles& files, const RunResult& result, const TimeSeries& series) {
   files.create(kPageFile).write(run_page(result, series));
@@ -113,7 +124,7 @@ int run_simulation(std::span<const std::string> arguments) {
   const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
 
   OutputFiles files(config.report.out_dir);
-  files.replaces({kResultFile, kRequestsFile, kPageFile, kTtftCdfCsv, kLoadCsv, kLatencyCsv, kWaitCsv});
+  files.replaces(file_names());
   Metrics metrics(config);
   OverloadDetector overload;
   Progress progress(num_requests);

@@ -59,6 +59,7 @@ class RunLogger final : public RunObserver {
  public:
   RunLogger(RunLog& log, bool keep_gaps, const std::optional<StopRule>& rule);
 
+  [[nodiscard]] bool wants_every_token() const override { return keep_gaps_; }
   void on_send(const RequestRecord& request) override;
   void on_tokens(const RequestRecord& request, SimTime previous, SimTime at_client, std::int64_t num_tokens) override;
   void on_request_end(const RequestRecord& request) override;

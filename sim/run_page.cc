@@ -374,13 +374,13 @@ std::string wait_csv(const RunSummary& summary) {
 
 std::vector<NamedFigure> run_figures(const RunResult& result, const TimeSeries& series) {
   const SimTime end = end_of_sends(series, result.summary.end);
-  return {{"ttft_cdf", ttft_figure(result.metrics)},
-          {"arrivals", rate_figure(series, end)},
-          {"ttft_over_time", latency_figure(series, end, "TTFT", true, &LatencyRow::ttft)},
-          {"tpot_over_time", latency_figure(series, end, "TPOT", false, &LatencyRow::tpot)},
-          {"kv_over_time", kv_figure(result, series)},
-          {"queue_over_time", waiting_figure(result, series)},
-          {"batch_over_time", running_figure(result, series)}};
+  return {{kRunFigureNames[0], ttft_figure(result.metrics)},
+          {kRunFigureNames[1], rate_figure(series, end)},
+          {kRunFigureNames[2], latency_figure(series, end, "TTFT", true, &LatencyRow::ttft)},
+          {kRunFigureNames[3], latency_figure(series, end, "TPOT", false, &LatencyRow::tpot)},
+          {kRunFigureNames[4], kv_figure(result, series)},
+          {kRunFigureNames[5], waiting_figure(result, series)},
+          {kRunFigureNames[6], running_figure(result, series)}};
 }
 
 std::string run_page(const RunResult& result, const TimeSeries& series) {

@@ -3,6 +3,7 @@
 // configuration and inputs that made it. Each figure names its CSV beside it.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ inline constexpr const char* kTtftCdfCsv = "ttft_cdf.csv";
 inline constexpr const char* kLoadCsv = "load_over_time.csv";
 inline constexpr const char* kLatencyCsv = "latency_over_time.csv";
 inline constexpr const char* kWaitCsv = "wait_by_cause.csv";
+
+/// Of the figures, in the order of the page.
+inline constexpr std::array kRunFigureNames{"ttft_cdf",     "arrivals",        "ttft_over_time", "tpot_over_time",
+                                            "kv_over_time", "queue_over_time", "batch_over_time"};
 
 /// Model, GPU, scheduler and limits, on one line.
 [[nodiscard]] std::string setup_line(const RunConfig& config);

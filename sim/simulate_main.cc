@@ -13,6 +13,7 @@
 #include "sim/capacity_command.h"
 #include "sim/crash_context.h"
 #include "sim/explain_command.h"
+#include "sim/knee_command.h"
 #include "sim/output_files.h"
 #include "sim/run_command.h"
 #include "sim/usage_error.h"
@@ -43,6 +44,7 @@ struct Subcommand {
 constexpr std::array kSubcommands{
     Subcommand{"capacity", &run_capacity},
     Subcommand{"explain", &run_explain},
+    Subcommand{"knee", &run_knee},
 };
 
 int run(int argc, char** argv) {

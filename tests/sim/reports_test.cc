@@ -23,14 +23,14 @@ using testing_support::not_well_formed;
 
 // ---- of a run
 
-struct Run {
+struct ToyRun {
   RunConfig config;
   RunSummary summary;
   MetricsReport metrics;
   TimeSeries series;
 };
 
-void simulate_toy(Run& run, std::vector<traces::TraceRecord> records) {
+void simulate_toy(ToyRun& run, std::vector<traces::TraceRecord> records) {
   testing_support::ToyStepTimes times;
   times.fixed = 10ms;
   Metrics metrics(run.config);
@@ -38,12 +38,12 @@ void simulate_toy(Run& run, std::vector<traces::TraceRecord> records) {
   run.metrics = metrics.finish(run.summary);
 }
 
-RunResult result_of(const Run& run) {
+RunResult result_of(const ToyRun& run) {
   return {run.config, run.summary, run.metrics, "1", "model: \"m\"\nout: \"/tmp/x\"\n", {{"trace", "a.pb", "00ff"}}, {"a line"}};
 }
 
-Run small_run() {
-  Run run;
+ToyRun small_run() {
+  ToyRun run;
   run.config = testing_support::toy_config();
   run.config.report.out_dir = "out";
   run.config.trace = "/data/<b>.pb";
@@ -58,7 +58,7 @@ Run small_run() {
 }
 
 TEST(RunPage, ShowsAHostileNameAndRunsNothing) {
-  const Run run = small_run();
+  const ToyRun run = small_run();
   const std::string page = run_page(result_of(run), run.series);
   EXPECT_EQ(not_well_formed(page), "");
   EXPECT_THAT(page, Not(HasSubstr("<script")));
@@ -70,7 +70,7 @@ TEST(RunPage, ShowsAHostileNameAndRunsNothing) {
 
 // Every figure: a legend, units in brackets (or a count's name) at both axes, the configuration, its CSV.
 TEST(RunPage, EveryFigureSaysWhatItShowsAndWhatMadeIt) {
-  const Run run = small_run();
+  const ToyRun run = small_run();
   const RunResult result = result_of(run);
   for (const NamedFigure& named : run_figures(result, run.series)) {
     EXPECT_NE(figure_legend(named.figure), "") << named.name;
@@ -88,7 +88,7 @@ TEST(RunPage, EveryFigureSaysWhatItShowsAndWhatMadeIt) {
 }
 
 TEST(RunPage, VerdictsComeFirst) {
-  Run run = small_run();
+  ToyRun run = small_run();
   run.summary.overloaded = true;
   run.summary.overload_reason = "the queue grew";
   run.summary.notices.push_back("outside what was measured: x");
@@ -98,7 +98,7 @@ TEST(RunPage, VerdictsComeFirst) {
 }
 
 TEST(RunPage, OfNobodyIsAPageToo) {
-  Run run;
+  ToyRun run;
   run.config = testing_support::toy_config();
   run.config.report.out_dir = "out";
   simulate_toy(run, {});
@@ -109,7 +109,7 @@ TEST(RunPage, OfNobodyIsAPageToo) {
 }
 
 TEST(RunPage, SameRunSameBytes) {
-  const Run first = small_run(), second = small_run();
+  const ToyRun first = small_run(), second = small_run();
   EXPECT_EQ(run_page(result_of(first), first.series), run_page(result_of(second), second.series));
 }
 
@@ -144,6 +144,18 @@ LoadPoint point(double load, double p99, bool beyond) {
   return p;
 }
 
+Knee knee(KneeKind kind, double load, double arrivals, double step_time, std::vector<double> by_seed) {
+  Knee k;
+  k.kind = kind;
+  k.status = KneeStatus::kFound;
+  k.load = load;
+  k.arrivals_half_width = arrivals;
+  k.step_time_half_width = step_time;
+  k.by_seed = std::move(by_seed);
+  k.explanation = "found";
+  return k;
+}
+
 KneeResult knee_result() {
   KneeResult r;
   r.slo = {"ttft:p99:500"};
@@ -156,9 +168,8 @@ KneeResult knee_result() {
   }
   r.points.push_back(point(32, 8000, true));
   r.points.push_back(point(38, 30000, true));
-  r.knees = {{KneeKind::kSlo, KneeStatus::kFound, 26.5, 0.6, 0.5, 0, {26.1, 26.4, 26.9}, "meets every limit"},
-             {KneeKind::kElbow, KneeStatus::kFound, 24, 1, 0.4, 0, {23, 24, 25}, "turns up"},
-             {KneeKind::kSaturation, KneeStatus::kFound, 30, 0.3, 0.6, 0, {29.8, 30, 30.2}, "keeps up"}};
+  r.knees = {knee(KneeKind::kSlo, 26.5, 0.6, 0.5, {26.1, 26.4, 26.9}), knee(KneeKind::kElbow, 24, 1, 0.4, {23, 24, 25}),
+             knee(KneeKind::kSaturation, 30, 0.3, 0.6, {29.8, 30, 30.2})};
   r.bindings = {{26.5, "at the SLO knee", Resource::kKvBlocks, {"71 % of the waiting time"}}};
   r.what_ifs = {{"2x KV blocks", KneeKind::kSaturation, KneeStatus::kFound, 36, 1.2, 0.02}};
   r.servers = ServersNeeded{40, 90, 60, 2, 4, 2, 4};

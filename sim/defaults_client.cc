@@ -104,7 +104,16 @@ void resolve_report(const pb::RunConfig& asked, RunConfig& config) {
   r.out_dir = asked.out();
   r.save_detailed = asked.save_detailed();
   r.requests_csv = !asked.has_requests_csv() || asked.requests_csv();
+  r.page = !asked.has_report() || asked.report();
+  r.plots = asked.plots();
+  if (r.plots && r.out_dir.empty()) {
+    throw UsageError("--plots writes its files into the folder of --out; give that, too");
+  }
+  if (r.plots && !r.page) {
+    throw UsageError("--plots draws the figures of the report; leave out --no-report");
+  }
   r.step_log = asked.step_log();
+  r.timeline = asked.timeline();
   r.goodput = parse_goodput(asked);
 }
 

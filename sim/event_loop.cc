@@ -39,7 +39,7 @@ RunSummary EventLoop::run() {
   const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
-  while (!events_.empty() && !summary_.storm && !stops_early()) {
+  while (!events_.empty() && !summary_.storm && !stopped() && !stops_early()) {
     dispatch(events_.pop());
   }
   close_books();
@@ -246,6 +246,9 @@ void EventLoop::engine_turns() {
   for (const engine::RequestId id : turn_.preempted) {
     ++live_of(id).record.preemptions;
     ++summary_.preemptions;
+    for (RunObserver* observer : parts_.observers) {
+      observer->on_preempt(live_of(id).record, events_.now());
+    }
   }
   for (const engine::RequestId id : turn_.paused) {
     leave_cohort_unlisted(live_of(id));
@@ -596,7 +599,7 @@ void EventLoop::note_load() {
 
 void EventLoop::close_books() {
   note_load();
-  const bool whole = !summary_.storm && summary_.stopped_by.empty();
+  const bool whole = !summary_.storm && !stopped() && summary_.stopped_by.empty();
   BOOST_ASSERT_MSG(!whole || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
   summary_.end = events_.now();
   for (const auto& [index, live] : live_) {

@@ -31,6 +31,7 @@
 #include "sim/run_limits.h"
 #include "sim/run_summary.h"
 #include "sim/server.h"
+#include "sim/stop_signal.h"
 
 namespace kneepoint::sim {
 
@@ -43,11 +44,12 @@ class EventLoop final : private Sampler {
     const hw::StepTimeModel& times;
     const hw::GraphSizes* graphs = nullptr;  ///< Null for a measured server.
     std::vector<RunObserver*> observers;
+    const StopSignal* stop = nullptr;        ///< Null: the run goes to its end.
   };
 
   EventLoop(const RunConfig& config, Parts parts);
 
-  /// Runs until every request is over or a limit of the config is reached.
+  /// Runs until every request is over, a limit of the config is reached, or the signal says stop.
   [[nodiscard]] RunSummary run();
 
   [[nodiscard]] const EventQueue& events() const { return events_; }
@@ -108,6 +110,7 @@ class EventLoop final : private Sampler {
   void close_books();
   void check_causal_times(const RequestRecord& record) const;
   void sample(const Batch& batch, engine::StepResult& result) override;
+  [[nodiscard]] bool stopped() const { return parts_.stop != nullptr && parts_.stop->requested; }
   [[nodiscard]] Live& live_of(std::uint64_t id);
 
   const RunConfig& config_;

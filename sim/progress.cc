@@ -39,13 +39,12 @@ std::string time_left(double seconds) {
 }  // namespace
 
 Progress::Progress(std::uint64_t num_requests, std::string what)
-    : Progress(num_requests, terminal(), &Clock::now) {
-  what_ = std::move(what);
-}
+    : Progress(num_requests, terminal(), &Clock::now, std::move(what)) {}
 
 Progress::Progress(std::uint64_t num_requests, std::function<void(const std::string&)> draw,
-                   std::function<Clock::time_point()> now)
+                   std::function<Clock::time_point()> now, std::string what)
     : num_requests_(num_requests),
+      what_(std::move(what)),
       draw_(std::move(draw)),
       now_(std::move(now)),
       start_(now_()),

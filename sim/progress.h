@@ -22,7 +22,7 @@ class Progress final : public RunObserver {
   explicit Progress(std::uint64_t num_requests, std::string what = "requests");
   /// For tests: `draw` is given each new line, `now` tells the time.
   Progress(std::uint64_t num_requests, std::function<void(const std::string&)> draw,
-           std::function<Clock::time_point()> now);
+           std::function<Clock::time_point()> now, std::string what = "requests");
   ~Progress() override;
 
   void on_request_end(const RequestRecord& request) override;
@@ -33,7 +33,7 @@ class Progress final : public RunObserver {
 
  private:
   std::uint64_t num_requests_;
-  std::string what_ = "requests";
+  std::string what_;
   std::function<void(const std::string&)> draw_;  // Empty: silent.
   std::function<Clock::time_point()> now_;
   Clock::time_point start_;

@@ -158,27 +158,6 @@ void add_server(Table& table, const RunResult& result) {
   table.row("GPU busy", percent(run.device_busy.count(), (run.end - run.first_send).count()));
 }
 
-// The causes of a plan's stop (engine::AdmissionStop), for people.
-std::string_view in_words(std::string_view cause) {
-  struct Words {
-    std::string_view cause, words;
-  };
-  static constexpr Words kWords[] = {
-      {"next_step", "the next step (came during one)"},
-      {"preempted", "room, after a preemption"},
-      {"max_num_seqs", "max_num_seqs"},
-      {"token_budget", "max_num_batched_tokens"},
-      {"prompt_too_long", "a step with room for the whole prompt"},
-      {"kv_blocks", "KV blocks"},
-      {"output_in_flight", "output in flight"},
-      {"adapter_slots", "a LoRA slot"},
-      {"throttled", "prefill_schedule_interval"},
-      {"draft_room", "room for drafts"},
-  };
-  const auto found = std::ranges::find(kWords, cause, &Words::cause);
-  return found != std::end(kWords) ? found->words : cause;
-}
-
 // Where the waiting time went: what binds.
 void add_wait_causes(Table& table, const RunSummary& run) {
   SimDuration total{0};
@@ -194,7 +173,7 @@ void add_wait_causes(Table& table, const RunSummary& run) {
   std::stable_sort(causes.begin(), causes.end(),
                    [](const WaitCause& a, const WaitCause& b) { return a.time > b.time; });
   for (const WaitCause& cause : causes) {
-    table.row(in_words(cause.cause),
+    table.row(wait_cause_in_words(cause.cause),
               fmt::format("{:>7}  {} request-seconds", percent(cause.time.count(), total.count()),
                           fixed(to_seconds(cause.time))));
   }
@@ -221,6 +200,26 @@ void add_verdicts(Table& table, const RunResult& result) {
 }
 
 }  // namespace
+
+std::string_view wait_cause_in_words(std::string_view cause) {
+  struct Words {
+    std::string_view cause, words;
+  };
+  static constexpr Words kWords[] = {
+      {"next_step", "the next step (came during one)"},
+      {"preempted", "room, after a preemption"},
+      {"max_num_seqs", "max_num_seqs"},
+      {"token_budget", "max_num_batched_tokens"},
+      {"prompt_too_long", "a step with room for the whole prompt"},
+      {"kv_blocks", "KV blocks"},
+      {"output_in_flight", "output in flight"},
+      {"adapter_slots", "a LoRA slot"},
+      {"throttled", "prefill_schedule_interval"},
+      {"draft_room", "room for drafts"},
+  };
+  const auto found = std::ranges::find(kWords, cause, &Words::cause);
+  return found != std::end(kWords) ? found->words : cause;
+}
 
 std::string report_table(const RunResult& result) {
   Table table;

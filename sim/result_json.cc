@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -215,8 +216,9 @@ std::string configuration_without_places(std::string_view text) {
     const std::string_view line = text.substr(0, length);
     text.remove_prefix(length);
     const std::string_view field = line.substr(0, line.find(':'));
-    if (field == "out" || field == "step_log" || field == "format" ||
-        field == "plain_steps") {
+    constexpr std::string_view kPlaces[] = {"out",   "step_log", "format",     "report",
+                                            "plots", "timeline", "plain_steps"};
+    if (std::find(std::begin(kPlaces), std::end(kPlaces), field) != std::end(kPlaces)) {
       continue;
     }
     const std::size_t open = line.find('"');

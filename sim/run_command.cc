@@ -15,7 +15,10 @@
 #include "sim/report.h"
 #include "sim/requests_csv.h"
 #include "sim/result_json.h"
+#include "sim/run_page.h"
 #include "sim/step_log.h"
+#include "sim/time_series.h"
+#include "sim/timeline.h"
 #include "traces/trace_file.h"
 
 namespace kneepoint::sim {
@@ -23,7 +26,7 @@ namespace {
 
 constexpr const char* kResultFile = "result.json";
 constexpr const char* kRequestsFile = "requests.csv";
-constexpr const char* kTtftFile = "ttft_cdf.csv";
+constexpr const char* kPageFile = "report.html";
 
 // What a person should know beside the figures; held back until the inputs were
 // read to the end, so that wrong input gives its one line and nothing else.
@@ -55,6 +58,39 @@ void print_partial(const RunResult& result) {
              result.num_unsent);
 }
 
+void finish_timeline(Timeline& timeline) {
+  timeline.finish();
+  if (timeline.not_drawn() > 0) {
+    fmt::print(stderr, "simulate: --timeline: {} requests found none of {} lanes free and are left out\n",
+               timeline.not_drawn(), Timeline::kLanes);
+  }
+}
+
+// Of all files that a run may write into its folder by itself.
+std::vector<std::string> file_names() {
+  std::vector<std::string> names{kResultFile, kRequestsFile, kPageFile, kTtftCdfCsv, kLoadCsv, kLatencyCsv, kWaitCsv};
+  for (const char* figure : kRunFigureNames) {
+    for (const char* ending : kPaperPlotEndings) {
+      names.push_back(std::string(figure) + ending);
+    }
+  }
+  return names;
+}
+
+// report.html and the numbers behind its figures.
+void write_page(OutputFiles& files, const RunResult& result, const TimeSeries& series) {
+  files.create(kPageFile).write(run_page(result, series));
+  files.create(kLoadCsv).write(levels_csv(series));
+  files.create(kLatencyCsv).write(latencies_csv(series));
+  files.create(kWaitCsv).write(wait_csv(result.summary));
+  if (result.config.report.plots) {
+    const std::string only_scripts = write_paper_plots(files, run_figures(result, series), made_by(result.config));
+    if (!only_scripts.empty()) {
+      fmt::print(stderr, "simulate: {}\n", only_scripts);
+    }
+  }
+}
+
 }  // namespace
 
 int run_simulation(std::span<const std::string> arguments) {
@@ -69,25 +105,40 @@ int run_simulation(std::span<const std::string> arguments) {
   const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
 
   OutputFiles files(config.report.out_dir);
-  files.replaces({kResultFile, kRequestsFile, kTtftFile});
+  files.replaces(file_names());
   Progress progress(num_requests);
   std::vector<RunObserver*> watchers = {&progress};
   std::optional<RequestsCsv> requests_csv;
   if (files.has_folder() && config.report.requests_csv) {
     watchers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
   }
+  std::optional<TimeSeries> series;
+  if (files.has_folder() && config.report.page) {
+    watchers.push_back(&series.emplace());
+  }
   std::optional<StepLog> step_log;
   if (!config.report.step_log.empty()) {
     watchers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
+  }
+
+  std::optional<Timeline> timeline;
+  if (!config.report.timeline.empty()) {
+    watchers.push_back(&timeline.emplace(files.create_at(config.report.timeline), made_by(config)));
   }
 
   const MeasuredRun measured = measure(config, watchers);
   progress.clear();
   const RunResult result = as_result(config, measured);
   const std::string json = result_json(result);
+  if (timeline) {
+    finish_timeline(*timeline);
+  }
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kTtftFile).write(ttft_cdf_csv(measured.metrics.ttft_quantiles_ms));
+    files.create(kTtftCdfCsv).write(ttft_cdf_csv(measured.metrics.ttft_quantiles_ms));
+  }
+  if (series) {
+    write_page(files, result, *series);
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));

@@ -49,7 +49,10 @@ struct ReportConfig {
   std::filesystem::path out_dir;  ///< Empty: print only.
   bool save_detailed = false;     ///< Per-request arrays in result.json.
   bool requests_csv = true;
+  bool page = true;                ///< report.html and the CSVs behind its figures, if there is an out_dir.
+  bool plots = false;              ///< Its figures by gnuplot, too.
   std::filesystem::path step_log;  ///< vLLM's iteration lines; empty: none.
+  std::filesystem::path timeline;  ///< Perfetto trace; empty: none.
   GoodputLimits goodput;
 };
 

@@ -14,6 +14,7 @@
 #include "sim/compare_command.h"
 #include "sim/crash_context.h"
 #include "sim/explain_command.h"
+#include "sim/knee_command.h"
 #include "sim/matrix_command.h"
 #include "sim/output_files.h"
 #include "sim/reproduce.h"
@@ -73,6 +74,7 @@ constexpr std::array kSubcommands{
     Subcommand{"capacity", &run_capacity},
     Subcommand{"compare", &run_compare},
     Subcommand{"explain", &run_explain},
+    Subcommand{"knee", &run_knee},
     Subcommand{"matrix", &run_matrix_command},
     Subcommand{"study", &run_study_here},
     Subcommand{"verify", &run_verify},

@@ -64,24 +64,29 @@ SimulationResult simulate(const RunConfig& config, std::span<RunObserver* const>
 }
 
 SimulationResult simulate(const RunConfig& config, Client& client, std::span<RunObserver* const> observers) {
+  return simulate(config, client, *make_step_times(config), nullptr, observers);
+}
+
+SimulationResult simulate(const RunConfig& config, Client& client, const hw::StepTimeModel& times,
+                          const StopSignal* stop, std::span<RunObserver* const> observers) {
   BOOST_ASSERT_MSG(config.engine.walk_decodes ||
                        std::ranges::none_of(observers, [](RunObserver* o) { return o->wants_every_token(); }),
                    "an observer of every token, in a run that tells tokens together");
   ContentKeys keys(config.engine.block_size);
   const std::unique_ptr<engine::Scheduler> engine = engine::find_scheduler(config.scheduler)->make(config.engine, keys);
-  const std::unique_ptr<hw::StepTimeModel> times = make_step_times(config);
   const bool measured = !config.server_file.empty();  // Its times include what padding costs.
   const hw::GraphSizes graphs(config.deployment);
 
   EventLoop loop(config, {.client = client,
                           .engine = *engine,
                           .keys = keys,
-                          .times = *times,
+                          .times = times,
                           .graphs = measured ? nullptr : &graphs,
-                          .observers = std::vector<RunObserver*>(observers.begin(), observers.end())});
+                          .observers = std::vector<RunObserver*>(observers.begin(), observers.end()),
+                          .stop = stop});
   SimulationResult result;
   result.summary = loop.run();
-  result.time_provenance = times->provenance();
+  result.time_provenance = times.provenance();
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "sim/observer.h"
 #include "sim/run_config.h"
 #include "sim/run_summary.h"
+#include "sim/stop_signal.h"
 
 namespace kneepoint::sim {
 
@@ -29,6 +30,11 @@ struct SimulationResult {
 /// the trace stay empty.
 [[nodiscard]] SimulationResult simulate(const RunConfig& config, Client& client,
                                         std::span<RunObserver* const> observers);
+
+/// The same with step times that are not made from `config` either, so that many
+/// runs can share them, and a way to end it early. `stop` may be null.
+[[nodiscard]] SimulationResult simulate(const RunConfig& config, Client& client, const hw::StepTimeModel& times,
+                                        const StopSignal* stop, std::span<RunObserver* const> observers);
 
 /// The step times `config` asks for: a measured server's, or the GPU's.
 [[nodiscard]] std::unique_ptr<hw::StepTimeModel> make_step_times(const RunConfig& config);

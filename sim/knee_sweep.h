@@ -1,0 +1,62 @@
+// All seeds at a growing list of loads, and what their runs say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/knee_lab.h"
+#include "sim/knee_search.h"
+#include "sim/saturation.h"
+
+namespace kneepoint::sim {
+
+/// All seeds at one load.
+struct Column {
+  double load = 0;
+  std::int64_t requests = 0;
+  std::size_t warm_up = 0;
+  std::vector<RunLog> logs;                     ///< By seed; so the next two.
+  std::vector<TrendTest> trends;
+  std::vector<std::optional<double>> margins;   ///< Empty without an SLO.
+
+  [[nodiscard]] std::size_t kept_up() const;    ///< So many seeds.
+  [[nodiscard]] bool keeps_up() const { return 2 * kept_up() > trends.size(); }
+};
+
+class Sweep {
+ public:
+  /// `options` must outlive it.
+  Sweep(KneeLab& lab, const SearchOptions& options, std::int64_t requests, std::int64_t requests_a_slot);
+
+  /// Runs all seeds at each of `loads` that it has not run yet.
+  void add(const std::vector<double>& loads);
+  [[nodiscard]] const std::vector<Column>& columns() const { return columns_; }
+
+  /// One more run of a seed, at any load; not kept.
+  [[nodiscard]] RunLog run(double load, std::size_t seed, bool may_stop);
+  [[nodiscard]] TrendTest trend_of(const RunLog& log) const;
+  /// Before  an SLO was asked for.
+  [[nodiscard]] std::optional<double> margin_of(const RunLog& log, double slowdown = 1) const;
+  [[nodiscard]] LogView view(const RunLog& log, double slowdown = 1) const;
+
+  [[nodiscard]] bool closed() const { return lab_.axis() == LoadAxis::kConcurrency; }
+  [[nodiscard]] std::int64_t requests_at(double load) const;
+  /// The cut of the next column up that settles; without columns what set_warm_up() says.
+  [[nodiscard]] std::size_t warm_up_at(double load) const;
+  void set_warm_up(std::size_t requests) { warm_up_ = requests; }
+  [[nodiscard]] bool wants_step_time() const { return options_.step_time; }
+
+ private:
+  void judge(Column& column) const;
+  [[nodiscard]] std::size_t detect_warm_up(const Column& column) const;
+
+  KneeLab& lab_;
+  const SearchOptions& options_;
+  std::int64_t requests_;
+  std::int64_t requests_a_slot_;
+  std::size_t warm_up_ = 0;
+  std::vector<Column> columns_;  // By load.
+};
+
+}  // namespace kneepoint::sim

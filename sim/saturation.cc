@@ -1,0 +1,120 @@
+#include "sim/saturation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace kneepoint::sim {
+namespace {
+
+constexpr std::size_t kBlocks = 20;
+constexpr std::size_t kFewestRequests = 2 * kBlocks;
+constexpr double kGrowthThatMatters = 0.01;  // Of the arrivals.
+constexpr double kWaitingThatMatters = 0.05;
+
+// Mean of `values` over its standard error.
+double t_of(const std::array<double, kBlocks>& values) {
+  const auto n = static_cast<double>(kBlocks);
+  double mean = 0;
+  for (const double value : values) {
+    mean += value / n;
+  }
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  const double standard_error = std::sqrt(squares / (n - 1) / n);
+  if (standard_error > 0) {
+    return mean / standard_error;
+  }
+  return mean > 0 ? std::numeric_limits<double>::max() : 0;
+}
+
+std::size_t requests_sent(const RunLog& log) {
+  std::size_t sent = log.lines.size();
+  while (sent > 0 && log.lines[sent - 1].sent_ns == kNotKnown) {
+    --sent;
+  }
+  return sent;
+}
+
+// Moments at which requests were completed, up to `until`, in order.
+std::vector<std::int64_t> completions(const RunLog& log, std::int64_t from, std::int64_t until) {
+  std::vector<std::int64_t> times;
+  for (const RequestLine& line : log.lines) {
+    const std::int64_t end = line.sent_ns + line.e2e_ns;
+    if (line.completed() && from <= end && end <= until) {
+      times.push_back(end);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+}  // namespace
+
+TrendTest test_open_loop(const RunLog& log, std::size_t warm_up) {
+  TrendTest test;
+  const std::size_t sent = requests_sent(log);
+  if (sent < warm_up + kFewestRequests) {
+    return test;
+  }
+  const std::size_t span = sent - warm_up - 1;
+  const auto queue_at = [&](std::size_t edge) {
+    return static_cast<double>(log.lines[warm_up + edge * span / kBlocks].waiting);
+  };
+  std::array<double, kBlocks> growth{};
+  for (std::size_t j = 0; j < kBlocks; ++j) {
+    growth[j] = queue_at(j + 1) - queue_at(j);
+  }
+  test.t = t_of(growth);
+  const double grown = queue_at(kBlocks) - queue_at(0);
+  const std::int64_t begin = log.lines[warm_up].sent_ns;
+  const std::int64_t end = log.lines[sent - 1].sent_ns;
+  const auto arrivals = static_cast<double>(span);
+  test.throughput_share = static_cast<double>(completions(log, begin, end).size()) / arrivals;
+  const bool matters = grown > std::max(kGrowthThatMatters * arrivals, 4.0);
+  test.keeps_up = !(log.stopped || (matters && test.t > kTrendCriticalT));
+  return test;
+}
+
+TrendTest test_closed_loop(const RunLog& log, std::size_t warm_up) {
+  TrendTest test;
+  double queued = 0;
+  double in_server = 0;
+  double count = 0;
+  for (std::size_t i = warm_up; i < log.lines.size(); ++i) {
+    const RequestLine& line = log.lines[i];
+    if (line.completed() && line.queue_ns != kNotKnown) {
+      queued += static_cast<double>(line.queue_ns);
+      in_server += static_cast<double>(line.e2e_ns);
+      count += 1;
+    }
+  }
+  if (count == 0 || log.summary.steps == 0) {
+    return test;
+  }
+  const double step = static_cast<double>((log.summary.end - log.summary.first_send).count()) /
+                      static_cast<double>(log.summary.steps);
+  test.t = std::max(0.0, queued - count * step) / in_server;
+  test.keeps_up = !log.stopped && test.t <= kWaitingThatMatters;
+  return test;
+}
+
+std::optional<double> completion_rate(const RunLog& log) {
+  const std::size_t sent = requests_sent(log);
+  if (sent < kFewestRequests) {
+    return std::nullopt;
+  }
+  const std::vector<std::int64_t> times = completions(log, log.lines[sent / 2].sent_ns, log.lines[sent - 1].sent_ns);
+  if (times.size() < 2 || times.back() == times.front()) {
+    return std::nullopt;
+  }
+  // Those of the first instant began the clock and are not counted: a step may complete many.
+  const auto after_first = std::upper_bound(times.begin(), times.end(), times.front());
+  return static_cast<double>(times.end() - after_first) * 1e9 / static_cast<double>(times.back() - times.front());
+}
+
+}  // namespace kneepoint::sim

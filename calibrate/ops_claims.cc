@@ -56,7 +56,7 @@ struct Rule {
 };
 
 constexpr std::array kRules{
-    Rule{"gemm", &weights_within_l2, true,
+    Rule{"gemm", &weights_within_l2, false,
          "weights below 17 MB stay in the L2 of 96 MB between replays; a server reads them from memory"},
     Rule{"decode_attention_fp8", &wide_groups, false,
          "more than 16 query heads a KV head with fp8 KV run on another, slower kernel"},

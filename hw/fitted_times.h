@@ -33,8 +33,8 @@ struct CollectiveRates {
 
 class FittedTimes final : public OperatorTimes {
  public:
-  /// Throws SpecError if `rates` are another GPU's, or lack a family.
-  FittedTimes(const GpuSpec& gpu, const Rates& rates);
+  /// Throws SpecError if `rates` are another GPU's, or lack a family. `in_server` applies to cold operators.
+  FittedTimes(const GpuSpec& gpu, const Rates& rates, const InServer& in_server = {});
 
   [[nodiscard]] OperatorTime gemm(const GemmShape& shape, CacheState cache) const override;
   [[nodiscard]] OperatorTime decode_attention(const DecodeAttentionShape& shape,
@@ -71,6 +71,7 @@ class FittedTimes final : public OperatorTimes {
   [[nodiscard]] const CollectiveRates& collective_for(const CollectiveShape& shape) const;
 
   Roof roof_;
+  InServer in_server_;
   double link_bytes_per_us_ = 0;
   std::string provenance_;
   Fitted<GemmBf16Params> gemm_bf16_;

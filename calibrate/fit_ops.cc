@@ -10,6 +10,7 @@
 #include "calibrate/command_line.h"
 #include "calibrate/fit_forms.h"
 #include "calibrate/measurement_file.h"
+#include "calibrate/ops_accuracy.h"
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
@@ -51,7 +52,18 @@ bool is_measurement(const std::string& path) {
 
 void print_figures(const GpuMeasurement& measurement) {
   for (const MeasuredFigure& figure : measurement.figures) {
-    fmt::print("  {:<24} {:>10.4g} {}\n", figure.what, figure.value, figure.unit);
+    constexpr double kMib = 1048576;
+    const std::string size = figure.bytes > 0 ? fmt::format(", {:g} MiB", static_cast<double>(figure.bytes) / kMib) : "";
+    fmt::print("  {:<24} {:>10.4g} {}\n", figure.what + size, figure.value, figure.unit);
+  }
+}
+
+// Rows that were measured for comparison only.
+void print_not_fitted(const OpsTable& rows, const hw::FittedTimes& times) {
+  for (const OpsAccuracy& line : ops_accuracy(rows, times)) {
+    if (line.reason.empty()) continue;
+    fmt::print("\n{}: {} rows not fitted; predicted {:+.0f} % in the middle: {}\n", line.family, line.errors.count,
+               kPercent * line.errors.bias, line.reason);
   }
 }
 
@@ -139,6 +151,7 @@ int fit_measurement(const std::string& path, const std::string& gpu_name, const 
   fmt::print("{} ({}): {} measured operators\n", measurement.gpu.about, gpu.name, measurement.rows.size());
   print_figures(measurement);
   for (const hw::FamilyRates& family : rates.families) print_family(family);
+  print_not_fitted(measurement.rows, hw::FittedTimes(gpu, rates));
   fmt::print("\n");
   print_warnings(warnings);
   if (!gpu_name.empty()) {  // The data sheet is there; what is new are the rates.

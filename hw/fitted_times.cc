@@ -102,15 +102,18 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
         fmt::format("{}: gpu: these rates are of '{}', asked for '{}'", rates.label, rates.gpu, gpu.name));
   }
   for (const CollectiveName& collective : kCollectives) {
+    std::vector<std::string> lacking;
     for (const std::int64_t num_gpus : kGpuCounts) {
       const std::string family = fmt::format("{}_{}", collective.name, num_gpus);
       if (rates.find(family) == nullptr) {
-        lacking_.push_back(family);
+        lacking.push_back(family);
         continue;
       }
       collectives_.push_back({collective.op, num_gpus, parameters_of(rates, family, collective_parameters()),
                               rates.family(family).ranges});
     }
+    if (lacking.size() == kGpuCounts.size()) lacking = {std::string(collective.name)};  // All of them.
+    lacking_.insert(lacking_.end(), lacking.begin(), lacking.end());
   }
   if (!lacking_.empty()) {
     provenance_ += fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));

@@ -186,7 +186,7 @@ Comparison CudaDevice::check_rows(RowOp op) {
 
 std::unique_ptr<Device> open_cuda_device(int index, std::vector<std::string>& notes) {
   int count = 0;
-  check_cuda(cudaGetDeviceCount(&count), "looking for a GPU");
+  check_cuda(cudaGetDeviceCount(&count), "no GPU can be used (is there a driver, as new as the toolkit?)");
   if (index < 0 || index >= count) {
     throw DeviceError("--device " + std::to_string(index) + ": this machine has GPUs 0 to " +
                       std::to_string(count - 1));

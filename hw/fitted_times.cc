@@ -95,7 +95,8 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates, const InServer&
               fitted_if_there(rates, "decode_attention_fp8", decode_attention_parameters())},
       prefill_{fitted(rates, "prefill_attention_bf16", prefill_attention_parameters()),
                fitted_if_there(rates, "prefill_attention_fp8", prefill_attention_parameters())},
-      moe_{fitted_if_there(rates, "moe_bf16", moe_parameters()), fitted_if_there(rates, "moe_fp8", moe_parameters()),
+      moe_{fitted_if_there(rates, "moe_bf16", moe_parameters()),
+           fitted_if_there(rates, "moe_fp8", moe_parameters()),
            fitted_if_there(rates, "moe_bf16_ep", moe_parameters()),
            fitted_if_there(rates, "moe_fp8_ep", moe_parameters())},
       elementwise_(fitted(rates, "elementwise", elementwise_parameters())) {
@@ -104,18 +105,22 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates, const InServer&
         fmt::format("{}: gpu: these rates are of '{}', asked for '{}'", rates.label, rates.gpu, gpu.name));
   }
   for (const CollectiveName& collective : kCollectives) {
+    std::vector<std::string> lacking;
     for (const std::int64_t num_gpus : kGpuCounts) {
       const std::string family = fmt::format("{}_{}", collective.name, num_gpus);
       if (rates.find(family) == nullptr) {
-        lacking_.push_back(family);
+        lacking.push_back(family);
         continue;
       }
       collectives_.push_back({collective.op, num_gpus, parameters_of(rates, family, collective_parameters()),
                               rates.family(family).ranges});
     }
+    if (lacking.size() == kGpuCounts.size()) lacking = {std::string(collective.name)};  // All of them.
+    lacking_.insert(lacking_.end(), lacking.begin(), lacking.end());
   }
   if (!lacking_.empty()) {
-    provenance_ += fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));
+    provenance_ +=
+        fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));
   }
 }
 
@@ -160,12 +165,11 @@ std::string FittedTimes::outside_range(const DecodeAttentionShape& shape) const 
   if (!head.empty()) return head;
   const auto& rates = decode_[kv_index(shape.kv_precision)];
   if (!rates) return std::string(kNotMeasured);
-  return first_outside(rates->ranges,
-                       {{"sequences", shape.count},
-                        {"context", shape.context_max},
-                        {"query heads", shape.num_heads},
-                        {"KV heads", shape.num_kv_heads},
-                        {"query heads a KV head", shape.num_heads / shape.num_kv_heads}});
+  return first_outside(rates->ranges, {{"sequences", shape.count},
+                                       {"context", shape.context_max},
+                                       {"query heads", shape.num_heads},
+                                       {"KV heads", shape.num_kv_heads},
+                                       {"query heads a KV head", shape.num_heads / shape.num_kv_heads}});
 }
 
 OperatorTime FittedTimes::prefill_attention(const PrefillAttentionShape& shape) const {
@@ -188,9 +192,9 @@ std::string FittedTimes::outside_range(const PrefillAttentionShape& shape) const
   const auto& rates = prefill_[kv_index(shape.kv_precision)];
   if (!rates) return std::string(kNotMeasured);
   return first_outside(rates->ranges, {{"sequences", shape.batch},
-                                                                       {"tokens", shape.num_tokens},
-                                                                       {"query heads", shape.num_heads},
-                                                                       {"KV heads", shape.num_kv_heads}});
+                                       {"tokens", shape.num_tokens},
+                                       {"query heads", shape.num_heads},
+                                       {"KV heads", shape.num_kv_heads}});
 }
 
 // Experts
@@ -210,12 +214,12 @@ std::string FittedTimes::outside_range(const MoeShape& shape) const {
   const auto& rates = moe_for(shape);
   if (!rates) return std::string(kNotMeasured);
   return first_outside(rates->ranges, {{"tokens", shape.num_tokens},
-                                               {"hidden size", shape.hidden_size},
-                                               {"intermediate size", shape.intermediate_size},
-                                               {"top_k", shape.top_k},
-                                               {"experts", shape.num_experts},
-                                               {"MoE TP", shape.moe_tp},
-                                               {"MoE EP", shape.moe_ep}});
+                                       {"hidden size", shape.hidden_size},
+                                       {"intermediate size", shape.intermediate_size},
+                                       {"top_k", shape.top_k},
+                                       {"experts", shape.num_experts},
+                                       {"MoE TP", shape.moe_tp},
+                                       {"MoE EP", shape.moe_ep}});
 }
 
 // Collectives

@@ -203,7 +203,9 @@ std::vector<Extrapolation> RooflineStep::extrapolations(const StepShape& step) c
     std::string outside = std::visit(visitor, op.form);
     if (outside.empty()) continue;
     // "m = 131072, measured 1 to 32768": the quantity goes to the operator, so that another one is told too.
-    const std::string what = op.name + ": " + outside.substr(0, outside.find(" = "));
+    // A family that nobody measured has no quantity.
+    const std::size_t quantity = outside.find(" = ");
+    const std::string what = quantity == std::string::npos ? op.name : op.name + ": " + outside.substr(0, quantity);
     const bool known = std::ranges::any_of(found, [&](const Extrapolation& old) { return old.what == what; });
     if (!known) found.push_back({what, std::move(outside)});
   }

@@ -84,13 +84,36 @@ void resolve_client(const pb::RunConfig& asked, RunConfig& config) {
       at_least("max-num-queued-tokens", asked.has_max_num_queued_tokens(), asked.max_num_queued_tokens(), 0);
 }
 
+void resolve_limits_of_run(const pb::RunConfig& asked, RunConfig& config) {
+  const auto seconds = [](const char* flag, bool given, double value) -> std::optional<double> {
+    if (given && (!(value > 0) || value > 1e9)) {
+      throw UsageError(fmt::format("--{} is {}; seconds above 0, at most 1e9, are needed", flag, value));
+    }
+    return given ? std::optional(value) : std::nullopt;
+  };
+  if (const auto limit = seconds("max-sim-time", asked.has_max_sim_time(), asked.max_sim_time())) {
+    config.limits.sim_time = to_sim_duration(*limit);
+  }
+  config.limits.wall_s = seconds("max-wall-time", asked.has_max_wall_time(), asked.max_wall_time());
+  config.limits.requests = at_least("max-requests", asked.has_max_requests(), asked.max_requests(), 1);
+}
+
 void resolve_report(const pb::RunConfig& asked, RunConfig& config) {
   ReportConfig& r = config.report;
   r.format = choose("--format", asked.has_format() ? asked.format() : "table", kFormats);
   r.out_dir = asked.out();
   r.save_detailed = asked.save_detailed();
   r.requests_csv = !asked.has_requests_csv() || asked.requests_csv();
+  r.page = !asked.has_report() || asked.report();
+  r.plots = asked.plots();
+  if (r.plots && r.out_dir.empty()) {
+    throw UsageError("--plots writes its files into the folder of --out; give that, too");
+  }
+  if (r.plots && !r.page) {
+    throw UsageError("--plots draws the figures of the report; leave out --no-report");
+  }
   r.step_log = asked.step_log();
+  r.timeline = asked.timeline();
   r.goodput = parse_goodput(asked);
 }
 

@@ -72,6 +72,7 @@ pb::RunConfig as_proto(const RunConfig& config, const pb::RunConfig& asked) {
   p.set_save_detailed(config.report.save_detailed);
   p.set_plain_steps(config.plain_steps);
   p.set_requests_csv(config.report.requests_csv);
+  p.set_report(config.report.page);
   return p;
 }
 

@@ -16,11 +16,13 @@
 #include "sim/choices.h"
 #include "sim/find_knees.h"
 #include "sim/knee_changes.h"
+#include "sim/knee_page.h"
 #include "sim/knee_report.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
 #include "sim/progress.h"
 #include "sim/result_json.h"
+#include "sim/run_page.h"
 #include "sim/usage_error.h"
 #include "sim/vllm_flags.h"
 #include "traces/trace_file.h"
@@ -29,7 +31,7 @@ namespace kneepoint::sim {
 namespace {
 
 constexpr const char* kResultFile = "knee.json";
-constexpr const char* kPointsFile = "points.csv";
+constexpr const char* kPageFile = "report.html";
 
 struct Options {
   std::string sweep = "rate";
@@ -291,13 +293,34 @@ Traffic make_traffic(const CLI::App& app, const Options& o, const RunConfig& con
   return traffic_from_trace(o, config, arrivals, axis);
 }
 
+// report.html, the numbers behind its figures that points.csv does not have, and the figures for a paper.
+void write_page(OutputFiles& files, const RunConfig& config, const KneeResult& result) {
+  const std::string setup = setup_line(config);
+  files.create(kPageFile).write(knee_page(result, setup));
+  files.create(kKneesCsv).write(knees_csv(result));
+  files.create(kKneeWaitsCsv).write(knee_waits_csv(result));
+  if (config.report.plots) {
+    const std::string only_scripts = write_paper_plots(files, knee_figures(result), knee_made_by(result, setup));
+    if (!only_scripts.empty()) {
+      fmt::print(stderr, "simulate: {}\n", only_scripts);
+    }
+  }
+}
+
 void write_result(const RunConfig& config, const KneeResult& result) {
   OutputFiles files(config.report.out_dir);
-  files.replaces({kResultFile, kPointsFile});
+  std::vector<std::string> names{kResultFile, kKneePointsCsv, kPageFile, kKneesCsv, kKneeWaitsCsv};
+  for (std::string& name : paper_plot_files(knee_figures(result))) {
+    names.push_back(std::move(name));
+  }
+  files.replaces(std::move(names));
   const std::string json = knee_json(result);
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kPointsFile).write(points_csv(result));
+    files.create(kKneePointsCsv).write(points_csv(result));
+    if (config.report.page) {
+      write_page(files, config, result);
+    }
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : knee_table(result));

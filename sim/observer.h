@@ -49,7 +49,8 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  /// Whether tokens must be told one by one, to on_tokens(), all of them. The run is slower then.
+  /// Whether tokens must be told one by one, to on_tokens(), all of them: the run must then have
+  /// RunConfig::engine.walk_decodes.
   [[nodiscard]] virtual bool wants_every_token() const { return false; }
 
   /// A request was sent by the client.
@@ -63,6 +64,8 @@ class RunObserver {
   /// A request that has had output fails, or is cut with the run: each time at which it got tokens. Told before
   /// its end, and only if tokens are told together; else the observer has seen them all.
   virtual void on_tokens_withdrawn(std::span<const SimTime> /*at_client*/) {}
+  /// A request lost its blocks to the plan that was made at `now`; `request.preemptions` includes it.
+  virtual void on_preempt(const RequestRecord& /*request*/, SimTime /*now*/) {}
   /// The client knows that a request is over; told once for each, in the order of their ends.
   virtual void on_request_end(const RequestRecord&) {}
   virtual void on_step(const StepRecord&) {}

@@ -158,8 +158,50 @@ void add_server(Table& table, const RunResult& result) {
   table.row("GPU busy", percent(run.device_busy.count(), (run.end - run.first_send).count()));
 }
 
-// The causes of a plan's stop (engine::AdmissionStop), for people.
-std::string_view in_words(std::string_view cause) {
+// Where the waiting time went: what binds.
+void add_wait_causes(Table& table, const RunSummary& run) {
+  SimDuration total{0};
+  for (const WaitCause& cause : run.wait_causes) {
+    total += cause.time;
+  }
+  table.section("What requests waited for");
+  if (total.count() == 0) {
+    table.line("Nobody waited.");
+    return;
+  }
+  std::vector<WaitCause> causes = run.wait_causes;
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const WaitCause& a, const WaitCause& b) { return a.time > b.time; });
+  for (const WaitCause& cause : causes) {
+    table.row(wait_cause_in_words(cause.cause),
+              fmt::format("{:>7}  {} request-seconds", percent(cause.time.count(), total.count()),
+                          fixed(to_seconds(cause.time))));
+  }
+}
+
+void add_verdicts(Table& table, const RunResult& result) {
+  const RunSummary& run = result.summary;
+  if (!run.stopped_by.empty()) {
+    table.line(fmt::format("PARTIAL: stopped by {}; {} requests unfinished, {} not sent.", run.stopped_by,
+                           grouped(run.unfinished), grouped(result.num_unsent)));
+  }
+  if (run.overloaded) {
+    table.line(fmt::format("OVERLOADED: {}.", run.overload_reason));
+    table.line("Latencies and throughput are those of this trace only: a longer one would wait longer.");
+  }
+  if (run.hangs_from != kNever) {
+    table.line(
+        fmt::format("vLLM would hang from {:.3f} s on: {} requests need more KV blocks than there are.",
+                    to_seconds(run.hangs_from), grouped(run.never_fit)));
+  }
+  if (run.storm) {
+    table.line("PREEMPTION STORM: steps without end gave nobody a token, so the run was cut.");
+  }
+}
+
+}  // namespace
+
+std::string_view wait_cause_in_words(std::string_view cause) {
   struct Words {
     std::string_view cause, words;
   };
@@ -179,48 +221,11 @@ std::string_view in_words(std::string_view cause) {
   return found != std::end(kWords) ? found->words : cause;
 }
 
-// Where the waiting time went: what binds.
-void add_wait_causes(Table& table, const RunSummary& run) {
-  SimDuration total{0};
-  for (const WaitCause& cause : run.wait_causes) {
-    total += cause.time;
-  }
-  table.section("What requests waited for");
-  if (total.count() == 0) {
-    table.line("Nobody waited.");
-    return;
-  }
-  std::vector<WaitCause> causes = run.wait_causes;
-  std::stable_sort(causes.begin(), causes.end(),
-                   [](const WaitCause& a, const WaitCause& b) { return a.time > b.time; });
-  for (const WaitCause& cause : causes) {
-    table.row(in_words(cause.cause),
-              fmt::format("{:>7}  {} request-seconds", percent(cause.time.count(), total.count()),
-                          fixed(to_seconds(cause.time))));
-  }
-}
-
-void add_verdicts(Table& table, const RunSummary& run) {
-  if (run.overloaded) {
-    table.line(fmt::format("OVERLOADED: {}.", run.overload_reason));
-    table.line("Latencies and throughput are those of this trace only: a longer one would wait longer.");
-  }
-  if (run.hangs_from != kNever) {
-    table.line(
-        fmt::format("vLLM would hang from {:.3f} s on: {} requests need more KV blocks than there are.",
-                    to_seconds(run.hangs_from), grouped(run.never_fit)));
-  }
-  if (run.storm) {
-    table.line("PREEMPTION STORM: steps without end gave nobody a token, so the run was cut.");
-  }
-}
-
-}  // namespace
-
 std::string report_table(const RunResult& result) {
   Table table;
-  table.title("Simulated Serving Benchmark Result");
-  add_verdicts(table, result.summary);
+  table.title(result.summary.stopped_by.empty() ? "Simulated Serving Benchmark Result"
+                                                : "Simulated Serving Benchmark Result, PARTIAL");
+  add_verdicts(table, result);
   add_counts(table, result);
   add_throughput(table, result);
   add_latencies(table, result);

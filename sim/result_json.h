@@ -27,7 +27,7 @@ namespace kneepoint::sim {
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// A resolved configuration (text format, a field a line) without places: input files by base name; no `out`,
-/// `step_log` and `format`, which change nothing that happens.
+/// `step_log`, `format`, `report`, `plots` and `timeline`, which change nothing that happens.
 [[nodiscard]] std::string configuration_without_places(std::string_view text);
 
 }  // namespace kneepoint::sim

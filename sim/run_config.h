@@ -12,6 +12,7 @@
 
 #include "engine/scheduler_config.h"
 #include "hw/deployment.h"
+#include "sim/run_limits.h"
 #include "sim/sim_time.h"
 
 namespace kneepoint::sim {
@@ -48,7 +49,10 @@ struct ReportConfig {
   std::filesystem::path out_dir;  ///< Empty: print only.
   bool save_detailed = false;     ///< Per-request arrays in result.json.
   bool requests_csv = true;
+  bool page = true;                ///< report.html and the CSVs behind its figures, if there is an out_dir.
+  bool plots = false;              ///< Its figures by gnuplot, too.
   std::filesystem::path step_log;  ///< vLLM's iteration lines; empty: none.
+  std::filesystem::path timeline;  ///< Perfetto trace; empty: none.
   GoodputLimits goodput;
 };
 
@@ -68,6 +72,7 @@ struct RunConfig {
   AdmissionConfig admission;
   ClientConfig client;
   ReportConfig report;
+  RunLimits limits;
   std::uint64_t seed = 0;  ///< --sim-seed; every random stream derives from it and its own name.
   /// Unconditional acceptance rate of each draft position, not rising; empty: every draft is accepted.
   std::vector<double> draft_acceptance_rates;

@@ -21,6 +21,9 @@ constexpr Flag kWorkload[] = {
     {"client-timeout", kOne, "seconds until a client gives up; aborts and counts as failed"},
     {"strict", kNone, "a request the server would refuse ends the run with exit 2"},
     {"sim-seed", kOne, "seed of every random stream; default 0"},
+    {"max-sim-time", kOne, "stop after so many simulated seconds: partial results, exit status 3"},
+    {"max-requests", kOne, "stop when so many requests are over: partial results, exit status 3"},
+    {"max-wall-time", kOne, "stop after so many seconds of your time: partial results, exit status 3"},
 };
 constexpr Flag kMachine[] = {
     {"gpu", kOne, "h100 (default), h200, l40s, a100, rtx-pro-6000, or a .textproto"},
@@ -35,10 +38,13 @@ constexpr Flag kMachine[] = {
 };
 constexpr Flag kResults[] = {
     {"goodput", kMany, "limits in ms a good request meets: ttft:500 tpot:50 e2el:9000"},
-    {"out", kOne, "folder for result.json, requests.csv and checksums.sha256"},
+    {"out", kOne, "folder for result.json, report.html, requests.csv and checksums.sha256"},
     {"format", kOne, "table (default) or json on stdout"},
     {"save-detailed", kNone, "per-request arrays in result.json"},
     {"requests-csv", kNone, "write requests.csv (default; --no-requests-csv leaves it out)"},
+    {"report", kNone, "write report.html and the CSVs behind it (default with --out; --no-report leaves them out)"},
+    {"plots", kNone, "with --out: the same figures by gnuplot, .gp, .svg and .pdf"},
+    {"timeline", kOne, "write a Perfetto trace of steps and requests, to open in ui.perfetto.dev"},
     {"plain-steps", kNone, "walk every running request in every step: slow, same results"},
     {"step-log", kOne, "write vLLM's iteration log lines to this file"},
 };

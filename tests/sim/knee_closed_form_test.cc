@@ -165,7 +165,7 @@ void expect_covered(const char* name, const Coverage& c) {
 
 TEST(ClosedForm, MD1) {
   expect_covered("M/D/1", cover(one_at_a_time(drawn_requests({"8", "1", 0}, 1.0), "ttft:p95:60"),
-                                md1_knee(kStep_s, 0.050), 100));
+                                md1_knee(kStep_s, 0.050), 100, 2400));
 }
 
 TEST(ClosedForm, MM1Like) {
@@ -174,13 +174,13 @@ TEST(ClosedForm, MM1Like) {
   const double square_s = kStep_s * kStep_s * (2 - p) / (p * p);
   const double wait_s = 0.080;
   expect_covered("M/M/1-like", cover(one_at_a_time(std::make_unique<GeometricAnswers>(4), "ttft:mean:90"),
-                                     2 * wait_s / (square_s + 2 * wait_s * mean_s), 1 / mean_s));
+                                     2 * wait_s / (square_s + 2 * wait_s * mean_s), 1 / mean_s, 2700));
 }
 
 TEST(ClosedForm, KvBound) {
   Server server{testing_support::toy_config(2), drawn_requests({"8", "2", 0}, 1.0), "ttft:p95:110"};
   server.config.engine.max_num_seqs = 1000;
-  expect_covered("KV-bound", cover(server, md1_knee(2 * kStep_s, 0.100), 1 / (2 * kStep_s)));
+  expect_covered("KV-bound", cover(server, md1_knee(2 * kStep_s, 0.100), 1 / (2 * kStep_s), 2400));
 }
 
 // 50 blocks, one a request of 8 steps: 50 / 0.08 s whatever arrives.

@@ -67,6 +67,9 @@ const std::vector<Change>& changes() {
       {"format", {"--format", "json"}},
       {"save-detailed", {"--save-detailed"}},
       {"requests-csv", {"--no-requests-csv"}},
+      {"report", {"--no-report"}},
+      {"plots", {"--plots"}, {"--out", "o"}},
+      {"timeline", {"--timeline", "t.pftrace"}},
       {"step-log", {"--step-log", "s.log"}},
       {"model", {"--model", "qwen2.5-7b"}},
       {"dtype", {"--dtype", "float16"}},
@@ -135,8 +138,9 @@ std::string decisive(const RunConfig& c) {
                       opt(c.client.max_concurrency), ns(c.client.timeout),
                       opt(c.admission.max_num_queued_reqs), opt(c.admission.max_num_queued_tokens));
   const ReportConfig& r = c.report;
-  return text + fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(r.format), r.out_dir.string(),
-                            r.save_detailed, r.requests_csv, r.step_log.string(), ns(r.goodput.ttft),
+  return text + fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(r.format), r.out_dir.string(),
+                            r.save_detailed, r.requests_csv, r.step_log.string(), r.page, r.plots,
+                            r.timeline.string(), ns(r.goodput.ttft),
                             ns(r.goodput.tpot), ns(r.goodput.e2el));
 }
 

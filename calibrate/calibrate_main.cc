@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string_view>
 
 #include "calibrate/subcommands.h"
+#include "traces/temporary_files.h"
 
 namespace boost {
 
@@ -32,6 +34,7 @@ namespace {
 constexpr std::array kSubcommands{
     Subcommand{"check-ops", "how well rates predict measured operators", &run_check_ops},
     Subcommand{"check-rates", "refits the bundled rates from measured operators and compares", &run_check_rates},
+    Subcommand{"check-serving", "how well measured servers are predicted, with their own clients", &run_check_serving},
     Subcommand{"check-steps", "whether a server's logged steps follow from our rules, step for step",
                &run_check_steps},
     Subcommand{"fit-ops", "a GPU's rates from measured operators", &run_fit_ops},
@@ -48,6 +51,7 @@ void print_usage(std::FILE* out) {
 }
 
 int run(int argc, char** argv) {
+  traces::remove_temporaries_on_signals();
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (name.empty() || name == "--help" || name == "-h" || name == "help") {
     print_usage(name.empty() ? stderr : stdout);
@@ -66,7 +70,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kneepoint::calibrate::run(argc, argv);
+    const int status = kneepoint::calibrate::run(argc, argv);
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+    return status;
   } catch (const std::exception& error) {
     fmt::print(stderr, "calibrate: {}\n", error.what());
     return 2;

@@ -1,7 +1,8 @@
 // calibrate check-ops: how well rates predict a folder of measured operators.
 #include <fmt/format.h>
 
-#include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/command_line.h"
@@ -9,6 +10,7 @@
 #include "calibrate/ops_claims.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
+#include "traces/atomic_file.h"
 
 namespace kneepoint::calibrate {
 
@@ -47,6 +49,7 @@ struct Describe {
   std::string operator()(const hw::CollectiveShape& s) const {
     return fmt::format("gpus={} bytes={}", s.num_gpus, s.message_bytes);
   }
+  std::string operator()(const hw::ElementwiseShape& s) const { return fmt::format("bytes={}", s.bytes); }
 };
 
 void write_row(std::ostream& out, const OperatorRow& row, double predicted) {
@@ -73,8 +76,9 @@ int run_check_ops(const Arguments& arguments) {
   }
 
   const OpsTable table = read_ops(paths, gpu_name);
-  std::ofstream rows_out;  // Stays closed, and silent, without --rows.
-  if (!rows_path.empty()) rows_out.open(rows_path);
+  std::optional<traces::AtomicFile> rows_file;  // First: a path that cannot be written is told before the work.
+  if (!rows_path.empty()) rows_file.emplace(rows_path);
+  std::ostringstream rows_out;
   rows_out << "gpu,family,shape,measured_us,predicted_us,error,claim\n";
   std::vector<OpsAccuracy> lines;
   for (const std::string& name : gpus_of(table)) {
@@ -84,12 +88,14 @@ int run_check_ops(const Arguments& arguments) {
     }
     const hw::FittedTimes times(hw::load_gpu(name), hw::load_rates(rates_name.empty() ? name : rates_name));
     if (!rows_path.empty()) {
-      for (const OperatorRow& row : rows) write_row(rows_out, row, predicted_us(times, row.shape));
+      for (const OperatorRow& row : rows) write_row(rows_out, row, predicted_us(times, row));
     }
     for (OpsAccuracy& line : ops_accuracy(rows, times)) lines.push_back(std::move(line));
   }
-  rows_out.flush();
-  if (!rows_path.empty() && !rows_out) throw CalibrateError(fmt::format("{}: cannot be written", rows_path));
+  if (rows_file) {
+    rows_file->write(rows_out.str());
+    rows_file->commit();
+  }
   print_head("claimed; |predicted / measured - 1| and its signed median, in %");
   for (const OpsAccuracy& line : lines) {
     if (line.reason.empty()) print_line(line);

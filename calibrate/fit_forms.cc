@@ -17,13 +17,13 @@
 #include "hw/forms_elementwise.h"
 #include "hw/forms_gemm.h"
 #include "hw/forms_moe.h"
+#include "hw/operator_graph.h"
 #include "hw/roof.h"
 
 namespace kneepoint::calibrate {
 
 namespace {
 
-using hw::CacheState;
 using hw::FamilyRates;
 using hw::FittedRange;
 using hw::ParameterSpec;
@@ -207,6 +207,7 @@ struct Spans {
     add("MoE EP", s.moe_ep);
   }
   void operator()(const hw::CollectiveShape& s) { add("message bytes", s.message_bytes); }
+  void operator()(const hw::ElementwiseShape& s) { add("bytes", s.bytes); }
 };
 
 std::vector<FittedRange> ranges_of(const Rows& rows) {
@@ -227,7 +228,7 @@ std::vector<FittedRange> ranges_of(const Rows& rows) {
 Form<hw::GemmBf16Params> gemm_bf16_form(const hw::Roof& roof) {
   return {hw::gemm_bf16_parameters(),
           [&roof](const OperatorRow& row, const hw::GemmBf16Params& params) {
-            return hw::gemm_bf16_us(std::get<hw::GemmShape>(row.shape), 2, params, roof, CacheState::kWarm);
+            return hw::gemm_bf16_us(std::get<hw::GemmShape>(row.shape), 2, params, roof, row.cache);
           },
           {},
           {}};
@@ -236,7 +237,7 @@ Form<hw::GemmBf16Params> gemm_bf16_form(const hw::Roof& roof) {
 Form<hw::GemmFp8Params> gemm_fp8_form(const hw::Roof& roof) {
   return {hw::gemm_fp8_parameters(),
           [&roof](const OperatorRow& row, const hw::GemmFp8Params& params) {
-            return hw::gemm_fp8_us(std::get<hw::GemmShape>(row.shape), params, roof, CacheState::kWarm);
+            return hw::gemm_fp8_us(std::get<hw::GemmShape>(row.shape), params, roof, row.cache);
           },
           {{"tile_n64", {64, 128}}, {"tile_m128", {64, 128}}, {"tile_n128", {128}}},
           {{"quant_launch", 1.5}}};
@@ -246,7 +247,7 @@ Form<hw::DecodeAttentionParams> decode_form(const hw::Roof& roof) {
   return {hw::decode_attention_parameters(),
           [&roof](const OperatorRow& row, const hw::DecodeAttentionParams& params) {
             return hw::decode_attention_us(std::get<hw::DecodeAttentionShape>(row.shape), params, roof,
-                                           CacheState::kWarm);
+                                           row.cache);
           },
           {},
           {}};
@@ -256,7 +257,7 @@ Form<hw::PrefillAttentionParams> prefill_form(const hw::Roof& roof) {
   return {hw::prefill_attention_parameters(),
           [&roof](const OperatorRow& row, const hw::PrefillAttentionParams& params) {
             return hw::prefill_attention_us(std::get<hw::PrefillAttentionShape>(row.shape), params, roof,
-                                            CacheState::kWarm);
+                                            row.cache);
           },
           {{"block_q", {64, 128}}, {"block_kv", {64, 128}}, {"pack", {0, 1}}},
           {}};
@@ -267,7 +268,7 @@ Form<hw::MoeParams> moe_form(const hw::Roof& roof) {
           [&roof](const OperatorRow& row, const hw::MoeParams& params) {
             const auto& shape = std::get<hw::MoeShape>(row.shape);
             const double weight_bytes = shape.precision == hw::Precision::kFp8 ? 1 : 2;
-            return hw::moe_us(shape, weight_bytes, params, roof, CacheState::kWarm);
+            return hw::moe_us(shape, weight_bytes, params, roof, row.cache);
           },
           {{"l2_sharpness", {8, 16}}},
           {}};
@@ -278,14 +279,24 @@ Form<hw::CollectiveParams> collective_form(double link_bytes_per_us) {
           [link_bytes_per_us](const OperatorRow& row, const hw::CollectiveParams& params) {
             const auto& shape = std::get<hw::CollectiveShape>(row.shape);
             return hw::collective_us(static_cast<double>(shape.message_bytes),
-                                     static_cast<double>(shape.num_gpus), params, link_bytes_per_us);
+                                     hw::collective_cost(shape).network_bytes, params, link_bytes_per_us);
           },
           {},
           {}};
 }
 
-// Nobody measured small operators by themselves; the assumption is stated where
-// it is used, in the rates file.
+Form<hw::ElementwiseParams> elementwise_form(const hw::Roof& roof) {
+  return {hw::elementwise_parameters(),
+          [&roof](const OperatorRow& row, const hw::ElementwiseParams& params) {
+            const auto bytes = static_cast<double>(std::get<hw::ElementwiseShape>(row.shape).bytes);
+            return hw::elementwise_us(bytes, params, roof);
+          },
+          {},
+          {}};
+}
+
+// The tables lack small operators by themselves; the assumption is stated where it
+// is used, in the rates file.
 FamilyRates elementwise_family(const FamilyRates& gemm) {
   const auto bandwidth = std::ranges::find(gemm.rates, "bandwidth", &Rate::name);
   FamilyRates family{.name = "elementwise", .source = "derived, no rows of its own"};
@@ -308,12 +319,14 @@ class RatesFit {
     }
   }
 
+  /// Throws CalibrateError if the family has too few rows.
   [[nodiscard]] FamilyRates family(const std::string& name) const {
     if (name.starts_with("gemm_bf16")) return fit(name, gemm_bf16_form(roof_));
     if (name.starts_with("gemm_fp8")) return fit(name, gemm_fp8_form(roof_));
     if (name.starts_with("decode")) return fit(name, decode_form(roof_));
     if (name.starts_with("prefill")) return fit(name, prefill_form(roof_));
     if (name.starts_with("moe")) return fit(name, moe_form(roof_));
+    if (name == "elementwise") return fit(name, elementwise_form(roof_));
     return fit(name, collective_form(link_bytes_per_us_));
   }
 
@@ -349,8 +362,18 @@ hw::Rates fit_rates(const hw::GpuSpec& gpu, const OpsTable& table, const std::st
                     const FitOptions& options) {
   const RatesFit fit(gpu, table, options);
   hw::Rates rates{.label = gpu.name, .gpu = gpu.name, .source = source};
-  for (const std::string& name : fit.names()) rates.families.push_back(fit.family(name));
-  if (const FamilyRates* gemm = rates.find("gemm_bf16")) rates.families.push_back(elementwise_family(*gemm));
+  for (const std::string& name : fit.names()) {
+    try {
+      rates.families.push_back(fit.family(name));
+    } catch (const CalibrateError& error) {
+      if (options.left_out == nullptr) throw;
+      options.left_out->emplace_back(error.what());
+    }
+  }
+  const FamilyRates* gemm = rates.find("gemm_bf16");
+  if (gemm != nullptr && rates.find("elementwise") == nullptr) {
+    rates.families.push_back(elementwise_family(*gemm));
+  }
   return rates;
 }
 

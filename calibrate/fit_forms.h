@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
@@ -11,6 +12,9 @@ namespace kneepoint::calibrate {
 
 struct FitOptions {
   int num_starts = 3;
+  /// If given, families with too few rows are left out and named here, one line
+  /// each; else they are an error.
+  std::vector<std::string>* left_out = nullptr;
 };
 
 /// Rates of one GPU from its rows. Throws CalibrateError if a family has too few rows.

@@ -1,7 +1,6 @@
 #include "calibrate/fit_steps.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "calibrate/calibrate_error.h"
+#include "calibrate/fit_gaps.h"
 #include "calibrate/robust_linear.h"
 
 namespace kneepoint::calibrate {
@@ -69,12 +69,6 @@ void fill_row(const StepSample& sample, const Knots& knots, Eigen::Ref<Eigen::Ro
 
 bool decode_only(const StepSample& sample) {
   return sample.prefill_tokens == 0;
-}
-
-std::string fitted_on(std::span<const RunSamples> runs, std::size_t count, const char* what) {
-  std::vector<std::string> names;
-  for (const RunSamples& run : runs) names.push_back(run.name);
-  return fmt::format("fitted on {} {} of {}", count, what, fmt::join(names, ", "));
 }
 
 hw::ResidualSummary summarize(std::string of, const std::vector<double>& residuals,
@@ -267,117 +261,6 @@ void fit_elapsed(std::span<const RunSamples> runs, const FitOptions& options, hw
   }
 }
 
-hw::Measured assumed(double value, const std::string& why) {
-  return {value, 0, "assumed: " + why};
-}
-
-void fit_gaps(std::span<const RunSamples> runs, const FitOptions& options, hw::MeasuredServer& server) {
-  std::size_t count = 0;
-  for (const RunSamples& run : runs) count += run.gaps.size();
-  if (count < kMinSteps) {
-    server.gap_base_s = server.gap_per_output_s = server.gap_with_prefill_s =
-        assumed(0, "no client file, and the log's stamps have 1 s resolution");
-    server.not_identified.emplace_back("the time between steps: needs a client file with ttfts and itls");
-    return;
-  }
-  LinearProblem problem;
-  problem.huber = options.huber;
-  problem.relative = false;
-  problem.design.resize(static_cast<Index>(count), 3);
-  problem.measured.resize(static_cast<Index>(count));
-  Index row = 0;
-  for (const RunSamples& run : runs) {
-    for (const GapSample& gap : run.gaps) {
-      problem.design.row(row) << gap.gaps, gap.outputs_before, gap.with_prefill;
-      problem.measured(row) = gap.seconds;
-      problem.group.push_back(gap.with_prefill > 0 ? 1 : 0);
-      ++row;
-    }
-  }
-  const LinearFit fit = fit_linear(problem);
-  const std::string source = fitted_on(runs, count, "gaps seen by the client");
-  const auto take = [&](Index column) {
-    return hw::Measured{fit.coefficients(column), fit.standard_error(column), source};
-  };
-  server.gap_base_s = take(0);
-  server.gap_per_output_s = take(1);
-  server.gap_with_prefill_s = take(2);
-  server.correlations.push_back({"gap.base", "gap.per_output", fit.correlation(0, 1)});
-  server.correlations.push_back({"gap.base", "gap.with_prefill", fit.correlation(0, 2)});
-}
-
-// Median with the standard error of a median.
-hw::Measured median_of(const std::vector<double>& values, std::string source) {
-  const double spread = (quantile(values, 0.75) - quantile(values, 0.25)) / 1.349;
-  return {std::max(quantile(values, 0.5), 0.0),
-          1.2533 * spread / std::sqrt(static_cast<double>(values.size())), std::move(source)};
-}
-
-// The share of arrivals into a busy server that catch the step they caught if
-// way in and out take `seconds`.
-double share_caught(std::span<const RunSamples> runs, double seconds) {
-  double caught = 0, count = 0;
-  for (const RunSamples& run : runs) {
-    for (const BusyArrival& arrival : run.busy_arrivals) {
-      if (!arrival.low_s) continue;
-      count += 1;
-      caught += seconds > *arrival.low_s && seconds <= arrival.high_s ? 1 : 0;
-    }
-  }
-  return count > 0 ? caught / count : 0;
-}
-
-// Without arrivals into an idle server, the delay that catches most steps: the
-// middle of the best stretch, on a grid of 0.1 ms.
-double best_catch_s(std::span<const RunSamples> runs) {
-  double best = -1, first = 0, last = 0;
-  for (int tenths = 0; tenths <= 500; ++tenths) {
-    const double seconds = tenths * 1e-4;
-    const double share = share_caught(runs, seconds);
-    if (share > best + 1e-12) {
-      best = share;
-      first = seconds;
-    }
-    if (share > best - 1e-12) last = seconds;
-  }
-  return (first + last) / 2;
-}
-
-void fit_front_end(std::span<const RunSamples> runs, hw::MeasuredServer& server) {
-  std::vector<double> idle, delays, turnarounds;
-  std::size_t busy = 0;
-  for (const RunSamples& run : runs) {
-    for (const IdleArrival& arrival : run.idle_arrivals) {
-      idle.push_back(arrival.seconds - server.gap_base_s.value - server.gap_with_prefill_s.value -
-                     server.gap_per_output_s.value * arrival.outputs_before);
-    }
-    delays.insert(delays.end(), run.output_delays_s.begin(), run.output_delays_s.end());
-    turnarounds.insert(turnarounds.end(), run.turnarounds_s.begin(), run.turnarounds_s.end());
-    busy += run.busy_arrivals.size();
-  }
-  server.output_s = assumed(0, "only way in and way out together can be seen; all of it is in arrival");
-  constexpr std::size_t kFew = 10;
-  if (idle.size() >= kFew) {
-    server.arrival_s = median_of(idle, fitted_on(runs, idle.size(), "first tokens from an idle server"));
-    server.arrival_s.source += fmt::format("; {:.0f} % of arrivals into a busy one catch the right step",
-                                           share_caught(runs, server.arrival_s.value) * 100);
-  } else if (busy >= kFew) {
-    server.arrival_s = {best_catch_s(runs), 0.5e-3, fitted_on(runs, busy, "arrivals into a busy server")};
-  } else {
-    server.arrival_s = assumed(0, "no client file");
-  }
-  server.output_per_request_s =
-      delays.size() >= kFew
-          ? median_of(delays, fitted_on(runs, delays.size(), "tokens that came with others"))
-          : assumed(0, "no client file, or no two requests in one step");
-  server.turnaround_s =
-      turnarounds.size() >= kFew
-          ? median_of(turnarounds, fitted_on(runs, turnarounds.size(), "sends after an answer"))
-          : assumed(0, "no closed-loop run among these");
-  server.not_identified.emplace_back(
-      "front_end.arrival against front_end.output: the client sees only their sum");
-}
-
 }  // namespace
 
 double predicted_elapsed_s(const hw::MeasuredServer& server, const StepSample& sample) {
@@ -411,9 +294,16 @@ double slower_than_others(std::span<const RunSamples> runs, std::size_t index, c
 hw::MeasuredServer fit_step_model(std::span<const RunSamples> runs, const FitOptions& options) {
   hw::MeasuredServer server;
   fit_elapsed(runs, options, server);
-  fit_gaps(runs, options, server);
-  fit_front_end(runs, server);
+  fit_gaps(runs, options.huber, server);
   summarize_residuals(runs, server);
+  // From run to run: what a fit to the others misses. A run's error has its own part and that of the n - 1 others'
+  // mean, hence the factor. With two runs the difference is all there is, and stays as summarised.
+  if (runs.size() > 2) {
+    double squares = 0;
+    for (std::size_t i = 0; i < runs.size(); ++i) squares += std::pow(slower_than_others(runs, i, options), 2);
+    const double n = static_cast<double>(runs.size());
+    server.speed_sd_per_run = std::sqrt(squares / n * (n - 1) / n);
+  }
   return server;
 }
 

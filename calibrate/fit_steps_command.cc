@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include "calibrate/logged_config.h"
 #include "calibrate/run_input.h"
 #include "calibrate/subcommands.h"
+#include "traces/atomic_file.h"
 
 namespace kneepoint::calibrate {
 
@@ -138,9 +139,11 @@ int run_fit_steps(const Arguments& arguments) {
   server.machine = machine.empty() ? identity.machine : machine;
   server.source = "fitted on " + identity.source;
   print_fit(server);
-  std::ofstream file(out);
-  hw::write_server(server, file);
-  if (!file.flush()) throw CalibrateError(fmt::format("{}: cannot be written", out));
+  std::ostringstream text;
+  hw::write_server(server, text);
+  traces::AtomicFile file(out);
+  file.write(text.str());
+  file.commit();
   fmt::print("wrote {}\n", out);
   return 0;
 }

@@ -13,22 +13,23 @@ constexpr double kUsPerSecond = 1e6;
 
 struct Seconds {
   const hw::FittedTimes& times;
-  static constexpr auto kWarm = hw::CacheState::kWarm;
-  double operator()(const hw::GemmShape& s) const { return times.gemm(s, kWarm).seconds; }
+  hw::CacheState cache;
+  double operator()(const hw::GemmShape& s) const { return times.gemm(s, cache).seconds; }
   double operator()(const hw::DecodeAttentionShape& s) const {
-    return times.decode_attention(s, kWarm).seconds;
+    return times.decode_attention(s, cache).seconds;
   }
   double operator()(const hw::PrefillAttentionShape& s) const {
-    return times.prefill_attention(s, kWarm).seconds;
+    return times.prefill_attention(s, cache).seconds;
   }
-  double operator()(const hw::MoeShape& s) const { return times.moe(s, kWarm).seconds; }
+  double operator()(const hw::MoeShape& s) const { return times.moe(s, cache).seconds; }
   double operator()(const hw::CollectiveShape& s) const { return times.collective(s).seconds; }
+  double operator()(const hw::ElementwiseShape& s) const { return times.elementwise(s).seconds; }
 };
 
 }  // namespace
 
-double predicted_us(const hw::FittedTimes& times, const OperatorShape& shape) {
-  return std::visit(Seconds{times}, shape) * kUsPerSecond;
+double predicted_us(const hw::FittedTimes& times, const OperatorRow& row) {
+  return std::visit(Seconds{times, row.cache}, row.shape) * kUsPerSecond;
 }
 
 std::vector<OpsAccuracy> ops_accuracy(const OpsTable& table, const hw::FittedTimes& times) {
@@ -37,7 +38,7 @@ std::vector<OpsAccuracy> ops_accuracy(const OpsTable& table, const hw::FittedTim
   for (const OperatorRow& row : table) {
     gpu = row.gpu;
     const std::string reason(claim_of(row).reason);
-    errors[{!reason.empty(), row.family, reason}].push_back(predicted_us(times, row.shape) / row.us - 1);
+    errors[{!reason.empty(), row.family, reason}].push_back(predicted_us(times, row) / row.us - 1);
   }
   std::vector<OpsAccuracy> result;
   for (const auto& [key, values] : errors) {

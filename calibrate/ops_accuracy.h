@@ -20,7 +20,7 @@ struct OpsAccuracy {
 };
 
 /// Predicted microseconds of a row as its benchmark took it: warm.
-[[nodiscard]] double predicted_us(const hw::FittedTimes& times, const OperatorShape& shape);
+[[nodiscard]] double predicted_us(const hw::FittedTimes& times, const OperatorRow& row);
 
 /// Claimed rows first, then the others by reason; both by family. `table` holds
 /// rows of one GPU, that of `times`.

@@ -58,6 +58,8 @@ struct Rule {
 constexpr std::array kRules{
     Rule{"gemm", &weights_within_l2, true,
          "weights below 17 MB stay in the L2 of 96 MB between replays; a server reads them from memory"},
+    Rule{"gemm_int4", &always, false,
+         "4-bit weights widened by a kernel of their own; the bf16 form stands for kernels that widen on the way"},
     Rule{"decode_attention_fp8", &wide_groups, false,
          "more than 16 query heads a KV head with fp8 KV run on another, slower kernel"},
     Rule{"prefill_attention", &single_token, false, "one new token is a decode"},

@@ -2,7 +2,7 @@
 //
 // Two sources have the same rows: tables in CSV, one file for each GPU and kind
 // of operator, named GPU_KIND.csv (h100_sxm_gemm.csv, l40s_moe.csv); and what our
-// own microbenchmarks write, which append to the same OpsTable.
+// own microbenchmark writes (calibrate/measurement_file.h).
 //
 //   KIND               columns besides latency_us
 //   gemm               dtype (bfloat16, fp8), m, n, k
@@ -27,7 +27,7 @@
 namespace kneepoint::calibrate {
 
 using OperatorShape = std::variant<hw::GemmShape, hw::DecodeAttentionShape, hw::PrefillAttentionShape,
-                                   hw::MoeShape, hw::CollectiveShape>;
+                                   hw::MoeShape, hw::CollectiveShape, hw::ElementwiseShape>;
 
 struct OperatorRow {
   std::string gpu;     ///< As in --gpu: "h100".
@@ -35,6 +35,8 @@ struct OperatorRow {
   OperatorShape shape;
   double us = 0;
   std::string where;  ///< "h100_sxm_gemm.csv, line 17".
+  /// Warm: replays of the benchmark may find weights or KV in L2. Ours go round.
+  hw::CacheState cache = hw::CacheState::kWarm;
 };
 
 using OpsTable = std::vector<OperatorRow>;

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
+#include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
@@ -55,6 +59,7 @@ class ClientView final : public sim::RunObserver {
       seen_.erase(request.index);
       return;
     }
+    times.index = request.index;
     times.start_s = sim::to_seconds(request.sent);
     times.ttft_s = sim::to_seconds(request.first_token - request.sent);
     times.latency_s = sim::to_seconds(request.last_token - request.sent);
@@ -70,6 +75,42 @@ class ClientView final : public sim::RunObserver {
 
  private:
   std::map<std::uint64_t, RequestTimes> seen_;
+};
+
+// Step times under a factor that changes after each second of computing. Its
+// mean is 1, so that no run becomes slower or faster on the whole.
+class RestlessTimes final : public hw::StepTimeModel {
+ public:
+  RestlessTimes(const hw::StepTimeModel& quiet, const Unrest& unrest)
+      : quiet_(quiet), sd_(unrest.sd_per_second), random_(unrest.seed) {}
+
+  [[nodiscard]] hw::StepTime step_time(const hw::StepShape& shape) const override {
+    if (left_ <= std::chrono::nanoseconds{0}) {
+      factor_ = std::exp(sd_ * normal_(random_) - sd_ * sd_ / 2);
+      left_ += std::chrono::seconds(1);
+    }
+    hw::StepTime time = quiet_.step_time(shape);
+    left_ -= time.device;
+    time.device = std::chrono::nanoseconds(std::llround(static_cast<double>(time.device.count()) * factor_));
+    return time;
+  }
+  [[nodiscard]] hw::FrontEndTimes front_end() const override { return quiet_.front_end(); }
+  [[nodiscard]] std::chrono::nanoseconds turnaround(std::int64_t num_outputs) const override {
+    return quiet_.turnaround(num_outputs);
+  }
+  [[nodiscard]] std::vector<hw::Extrapolation> extrapolations(const hw::StepShape& shape) const override {
+    return quiet_.extrapolations(shape);
+  }
+  [[nodiscard]] std::string provenance() const override { return quiet_.provenance(); }
+
+ private:
+  const hw::StepTimeModel& quiet_;
+  double sd_;
+  // The model is asked once for each step, in order; what it draws is its own.
+  mutable boost::random::mt19937_64 random_;
+  mutable boost::random::normal_distribution<double> normal_;
+  mutable std::chrono::nanoseconds left_{0};
+  mutable double factor_ = 1;
 };
 
 // When each request's task is made. A closed loop's first requests leave as the
@@ -128,16 +169,20 @@ std::vector<RunMetric> metrics_of(const std::vector<RequestTimes>& requests, dou
   return metrics;
 }
 
-std::vector<RunMetric> measured_metrics(const ClientRun& client) {
+std::vector<RequestTimes> measured_requests(const ClientRun& client) {
   std::vector<RequestTimes> requests;
   for (const ClientRequest& request : client.requests) {
-    requests.push_back({request.start_s, request.ttft_s, request.latency_s, request.itls_s,
+    requests.push_back({requests.size(), request.start_s, request.ttft_s, request.latency_s, request.itls_s,
                         request.prompt_tokens, request.output_tokens});
   }
-  return metrics_of(requests, client.duration_s);
+  return requests;
 }
 
-RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server) {
+std::vector<RunMetric> measured_metrics(const ClientRun& client) {
+  return metrics_of(measured_requests(client), client.duration_s);
+}
+
+RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server, const Unrest& unrest) {
   if (!run.client) {
     throw CalibrateError(
         fmt::format("{}: has no client=; there is nothing measured to predict", run.files.name));
@@ -159,12 +204,15 @@ RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server) {
   const std::unique_ptr<engine::Scheduler> scheduler = engine::find_scheduler("vllm-v1")->make(config, keys);
   const std::vector<engine::FreeBlock> queue = free_queue_of(run, records, config);
   if (!queue.empty()) static_cast<void>(scheduler->preset_free_queue(queue));
-  const std::unique_ptr<hw::StepTimeModel> times = hw::make_measured_step_time_model(server);
+  const std::unique_ptr<hw::StepTimeModel> quiet = hw::make_measured_step_time_model(server);
+  const RestlessTimes restless(*quiet, unrest);
+  const hw::StepTimeModel& times =
+      unrest.sd_per_second > 0 ? static_cast<const hw::StepTimeModel&>(restless) : *quiet;
   ClientView view;
   sim::EventLoop loop(run_config, {.client = *client,
                                    .engine = *scheduler,
                                    .keys = keys,
-                                   .times = *times,
+                                   .times = times,
                                    .graphs = nullptr,
                                    .observers = {&view}});
   RunPrediction prediction;

@@ -2,6 +2,7 @@
 // configuration, and a step model learned elsewhere.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace kneepoint::calibrate {
 
 /// Times of one request at the client, measured or simulated.
 struct RequestTimes {
+  std::size_t index = 0;  ///< In the client's order.
   double start_s = 0;
   double ttft_s = 0;
   double latency_s = 0;
@@ -36,12 +38,22 @@ struct RunPrediction {
 /// mean, median, p90 and p99 of ttft, tpot, itl and e2el.
 [[nodiscard]] std::vector<RunMetric> metrics_of(const std::vector<RequestTimes>& requests, double duration_s);
 
-/// The same from what the client recorded.
+/// What the client recorded of each request.
+[[nodiscard]] std::vector<RequestTimes> measured_requests(const ClientRun& client);
+
+/// The metrics of that.
 [[nodiscard]] std::vector<RunMetric> measured_metrics(const ClientRun& client);
+
+/// A machine that others use is not equally fast all the time.
+struct Unrest {
+  double sd_per_second = 0;  ///< Of a factor on step times, drawn anew for each second of computing; 0: none.
+  std::uint64_t seed = 0;
+};
 
 /// Simulates `run` with the step times of `server`. Open loop: the recorded send
 /// times; closed loop: the client's semaphore. Throws CalibrateError if the run
 /// lacks its client file or its server's configuration.
-[[nodiscard]] RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server);
+[[nodiscard]] RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server,
+                                        const Unrest& unrest = {});
 
 }  // namespace kneepoint::calibrate

@@ -74,16 +74,19 @@ VectorXd root_weights(const LinearProblem& problem, const LinearFit& fit) {
 
 void fill_errors(const LinearProblem& problem, LinearFit& fit) {
   const Index n = fit.coefficients.size();
-  std::vector<double> standard;
-  for (Index i = 0; i < fit.residual.size(); ++i) {
-    const double scale = fit.scale[static_cast<std::size_t>(problem.group[static_cast<std::size_t>(i)])];
-    standard.push_back(std::clamp(fit.residual(i) / scale, -problem.huber, problem.huber));
-  }
-  fit.inflation = 1;
-  for (int lag = 1; lag <= kMaxLag; ++lag) {
-    const double rho = autocorrelation(standard, lag);
-    if (rho <= 0) break;
-    fit.inflation += 2 * rho;
+  // Rows of one kind follow each other in time; those of different kinds may lie far apart (steps, arrivals).
+  fit.inflation.assign(fit.scale.size(), 1.0);
+  for (std::size_t g = 0; g < fit.scale.size(); ++g) {
+    std::vector<double> standard;
+    for (Index i = 0; i < fit.residual.size(); ++i) {
+      if (problem.group[static_cast<std::size_t>(i)] != static_cast<int>(g)) continue;
+      standard.push_back(std::clamp(fit.residual(i) / fit.scale[g], -problem.huber, problem.huber));
+    }
+    for (int lag = 1; lag <= kMaxLag; ++lag) {
+      const double rho = autocorrelation(standard, lag);
+      if (rho <= 0) break;
+      fit.inflation[g] += 2 * rho;
+    }
   }
   const VectorXd weights = root_weights(problem, fit);
   const MatrixXd weighted = weights.asDiagonal() * problem.design;
@@ -94,8 +97,12 @@ void fill_errors(const LinearProblem& problem, LinearFit& fit) {
   const Index m = static_cast<Index>(free.size());
   MatrixXd part(weighted.rows(), m);
   for (Index j = 0; j < m; ++j) part.col(j) = weighted.col(free[static_cast<std::size_t>(j)]);
-  const MatrixXd covariance =
-      (part.transpose() * part).ldlt().solve(MatrixXd::Identity(m, m)) * fit.inflation;
+  // Sandwich: the weights trust every row alike, the errors of a group count `inflation` times.
+  const MatrixXd bread = (part.transpose() * part).ldlt().solve(MatrixXd::Identity(m, m));
+  for (Index i = 0; i < part.rows(); ++i) {
+    part.row(i) *= std::sqrt(fit.inflation[static_cast<std::size_t>(problem.group[static_cast<std::size_t>(i)])]);
+  }
+  const MatrixXd covariance = bread * (part.transpose() * part) * bread;
   fit.standard_error = VectorXd::Zero(n);
   fit.correlation = MatrixXd::Identity(n, n);
   for (Index i = 0; i < m; ++i) {

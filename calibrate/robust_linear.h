@@ -37,13 +37,13 @@ struct LinearFit {
   Eigen::VectorXd predicted;
   Eigen::VectorXd residual;   ///< As `relative` says.
   std::vector<double> scale;  ///< Of each group.
-  double inflation = 1;       ///< Variance factor that autocorrelation costs.
+  std::vector<double> inflation;  ///< Of each group: variance factor that autocorrelation costs.
 };
 
 /// min |A x - b| with x >= 0.
 [[nodiscard]] Eigen::VectorXd nonnegative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b);
 
-/// Rows in the order in which they were measured: the errors' autocorrelation is taken along it.
+/// Rows of a group in the order in which they were measured: the errors' autocorrelation is taken along it.
 [[nodiscard]] LinearFit fit_linear(const LinearProblem& problem);
 
 /// Correlation of a series with itself `lag` entries on; 0 if it is too short.

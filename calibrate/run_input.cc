@@ -50,6 +50,17 @@ const Json& field(const fs::path& path, const Json& object, const char* name) {
   return *found;
 }
 
+// For a message: the digits of a number, or what else it is (whose text may be of any length and depth).
+std::string seen(const Json& value) {
+  return value.is_number() ? value.dump() : fmt::format("of type {}", value.type_name());
+}
+
+const Json& list_field(const fs::path& path, const Json& object, const char* name) {
+  const Json& list = field(path, object, name);
+  if (!list.is_array()) refuse(path, fmt::format("'{}' is no list", name));
+  return list;
+}
+
 double seconds_in(const fs::path& path, const Json& value, const char* name, std::size_t index) {
   if (!value.is_number()) refuse(path, fmt::format("{}[{}] is no number", name, index));
   const double seconds = value.get<double>();
@@ -61,9 +72,13 @@ double seconds_in(const fs::path& path, const Json& value, const char* name, std
 
 std::int64_t count_in(const fs::path& path, const Json& value, const char* name, std::size_t index,
                       std::int64_t least) {
-  if (!value.is_number_integer() || value.get<std::int64_t>() < least) {
-    refuse(path, fmt::format("{}[{}] = {}: a whole number of at least {} is needed", name, index,
-                             value.dump(), least));
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMost}) &&
+                    value.get<std::int64_t>() >= least;
+  if (!fits) {
+    refuse(path, fmt::format("{}[{}] is {}: a whole number from {} to {} is needed", name, index, seen(value), least,
+                             kMost));
   }
   return value.get<std::int64_t>();
 }
@@ -79,9 +94,10 @@ std::optional<std::int64_t> stamp_of_date(const Json& result) {
 }
 
 void check_failures(const fs::path& path, const Json& result) {
-  const std::int64_t failed = result.value("failed", std::int64_t{0});
+  const auto failures = result.find("failed");
+  const bool any_failed = failures != result.end() && failures->is_number() && *failures != 0;
   std::size_t index = 0;
-  for (const Json& error : field(path, result, "errors")) {
+  for (const Json& error : list_field(path, result, "errors")) {
     if (error.is_string() && !error.get<std::string>().empty()) {
       refuse(path,
              fmt::format("request {} failed ({}); a run with failed requests cannot be replayed or fitted",
@@ -89,8 +105,9 @@ void check_failures(const fs::path& path, const Json& result) {
     }
     ++index;
   }
-  if (failed > 0)
-    refuse(path, fmt::format("{} requests failed; such a run cannot be replayed or fitted", failed));
+  if (any_failed) {
+    refuse(path, fmt::format("{} requests failed; such a run cannot be replayed or fitted", seen(*failures)));
+  }
 }
 
 // The arrays are in seconds; files that were converted to ms betray themselves
@@ -170,7 +187,8 @@ ClientRun read_client_result(const fs::path& path) {
   if (!result.is_object()) refuse(path, "is no result of `vllm bench serve --save-result --save-detailed`");
   check_failures(path, result);
   ClientRun run;
-  run.model = result.value("model_id", std::string());
+  const auto model = result.find("model_id");
+  if (model != result.end() && model->is_string()) run.model = model->get<std::string>();
   run.end_stamp = stamp_of_date(result);
   run.duration_s = seconds_in(path, field(path, result, "duration"), "duration", 0);
   const auto rate = result.find("request_rate");
@@ -179,11 +197,11 @@ ClientRun read_client_result(const fs::path& path) {
   if (concurrency != result.end() && concurrency->is_number_integer()) {
     run.max_concurrency = concurrency->get<std::int64_t>();
   }
-  const Json& inputs = field(path, result, "input_lens");
+  const Json& inputs = list_field(path, result, "input_lens");
   const std::size_t count = inputs.size();
   if (count == 0) refuse(path, "holds no request");
   for (const char* name : {"output_lens", "ttfts", "itls", "start_times", "latencies"}) {
-    const std::size_t size = field(path, result, name).size();
+    const std::size_t size = list_field(path, result, name).size();
     if (size != count) {
       refuse(path, fmt::format("'{}' has {} entries but 'input_lens' has {}: cut, or of another run?", name,
                                size, count));
@@ -198,9 +216,10 @@ ClientRun read_client_result(const fs::path& path) {
     request.ttft_s = seconds_in(path, result["ttfts"][i], "ttfts", i);
     request.latency_s = seconds_in(path, result["latencies"][i], "latencies", i);
     request.start_s = seconds_in(path, result["start_times"][i], "start_times", i);
-    if (queue != result.end() && queue->size() == count) {
+    if (queue != result.end() && queue->is_array() && queue->size() == count) {
       request.queue_s = seconds_in(path, (*queue)[i], "queue_times", i);
     }
+    if (!result["itls"][i].is_array()) refuse(path, fmt::format("itls[{}] is no list", i));
     for (const Json& itl : result["itls"][i]) request.itls_s.push_back(seconds_in(path, itl, "itls", i));
     first_start = i == 0 ? request.start_s : std::min(first_start, request.start_s);
     run.requests.push_back(std::move(request));
@@ -246,7 +265,7 @@ CacheState read_cache_state(const fs::path& path) {
   cache.num_blocks = count_in(path, field(path, state, "num_blocks"), "num_blocks", 0, 2);
   std::set<std::int64_t> seen;
   std::size_t index = 0;
-  for (const Json& entry : field(path, state, "free_queue")) {
+  for (const Json& entry : list_field(path, state, "free_queue")) {
     if (!entry.is_array() || entry.size() != 2) {
       refuse(path, fmt::format("free_queue[{}] is not [block id, hash id or null]", index));
     }

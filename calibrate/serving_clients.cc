@@ -63,8 +63,8 @@ std::unique_ptr<sim::Client> make_client(const OpenLoopClient& client) {
   for (std::size_t stage = 0; stage < client.rates_per_s.size(); ++stage) {
     const double rate = client.rates_per_s[stage];
     const double begin_s = static_cast<double>(stage) * client.stage_s;
-    const auto count = static_cast<std::int64_t>(std::llround(rate * client.stage_s));
-    for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t count = requests_of_stage(client, stage);
+    for (std::uint64_t i = 0; i < count; ++i) {
       traces::TraceRecord record;
       record.arrival = sim::to_sim_duration(begin_s + static_cast<double>(i) / rate);
       record.prompt_tokens = client.prompt_tokens;
@@ -78,6 +78,22 @@ std::unique_ptr<sim::Client> make_client(const OpenLoopClient& client) {
       }
       records.push_back(std::move(record));
     }
+  }
+  return std::make_unique<sim::OpenLoopClient>(std::make_unique<ListedWorkload>(std::move(records)));
+}
+
+std::uint64_t requests_of_stage(const OpenLoopClient& client, std::size_t stage) {
+  return static_cast<std::uint64_t>(std::llround(client.rates_per_s.at(stage) * client.stage_s));
+}
+
+std::unique_ptr<sim::Client> make_client(const RecordedClient& client) {
+  std::vector<traces::TraceRecord> records;
+  for (const RecordedClient::Request& request : client.requests) {
+    traces::TraceRecord record;
+    record.arrival = sim::to_sim_duration(request.arrival_s);
+    record.prompt_tokens = request.prompt_tokens;
+    record.output_tokens = request.output_tokens;
+    records.push_back(std::move(record));
   }
   return std::make_unique<sim::OpenLoopClient>(std::make_unique<ListedWorkload>(std::move(records)));
 }

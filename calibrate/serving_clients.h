@@ -20,4 +20,10 @@ namespace kneepoint::calibrate {
 /// all of which begin with the same system prompt. No random number is drawn.
 [[nodiscard]] std::unique_ptr<sim::Client> make_client(const OpenLoopClient& client);
 
+/// Requests of one stage.
+[[nodiscard]] std::uint64_t requests_of_stage(const OpenLoopClient& client, std::size_t stage);
+
+/// Requests at their recorded times.
+[[nodiscard]] std::unique_ptr<sim::Client> make_client(const RecordedClient& client);
+
 }  // namespace kneepoint::calibrate

@@ -11,6 +11,7 @@
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/csv_table.h"
+#include "calibrate/recorded_runs.h"
 #include "hw/gpu_spec.h"
 #include "hw/model_arch.h"
 #include "hw/spec_error.h"
@@ -24,32 +25,21 @@ std::string lower(std::string text) {
 }
 
 // "h100_sxm", "H100", "H100-SXM5-80GB" are h100: a known name, then nothing, or
-// what a form factor is set apart by.
+// what a form factor is set apart by. Hyphens in a known name may be left out.
 std::string known_gpu(const std::string& written) {
   const std::string name = lower(written);
   for (const std::string& known : hw::gpu_names()) {
-    if (name.rfind(known, 0) == 0 && (name.size() == known.size() || !std::isalnum(static_cast<unsigned char>(name[known.size()])))) {
-      return known;
+    std::string joined = known;
+    std::erase(joined, '-');
+    for (const std::string& spelling : {known, joined}) {
+      const bool ends = name.size() == spelling.size() ||
+                        (name.size() > spelling.size() && std::isalnum(static_cast<unsigned char>(name[spelling.size()])) == 0);
+      if (name.starts_with(spelling) && ends) {
+        return known;
+      }
     }
   }
   return "";
-}
-
-void check_known(ServingRow& row, const std::string& written_gpu) {
-  row.setup.gpu = known_gpu(written_gpu);
-  if (row.setup.gpu.empty()) {
-    row.not_run = fmt::format("GPU '{}' is not known", written_gpu);
-    return;
-  }
-  try {
-    (void)hw::load_model(row.setup.model);
-  } catch (const hw::SpecError& error) {
-    row.not_run = error.what();
-    return;
-  }
-  if (row.setup.attention_dp_size != 1) {
-    row.not_run = fmt::format("attention_dp_size {}: data parallelism is not modelled", row.setup.attention_dp_size);
-  }
 }
 
 std::optional<bool> maybe_flag(const CsvTable& table, std::size_t i, std::string_view column) {
@@ -66,6 +56,7 @@ ServingSetup common_setup(const CsvTable& table, std::size_t i) {
   setup.block_size = table.maybe_integer(i, "block_size");
   setup.gpu_memory_utilization = table.maybe_number(i, "gpu_memory_utilization");
   setup.prefix_caching = maybe_flag(table, i, "prefix_caching");
+  setup.async_scheduling = maybe_flag(table, i, "async_scheduling");
   return setup;
 }
 
@@ -93,9 +84,8 @@ ServingRow closed_loop_row(const CsvTable& table, std::size_t i) {
   row.closed_loop = client;
   row.mean_ttft_ms = table.maybe_number(i, "silicon_ttft_ms");
   row.mean_tpot_ms = table.maybe_number(i, "silicon_tpot_ms");
-  check_known(row, table.text(i, "system"));
-  row.name = fmt::format("{} {} tp{} {}/{} x{}", row.setup.model, row.setup.gpu, row.setup.tensor_parallel_size,
-                         client.input_tokens, client.output_tokens, client.concurrency);
+  identify(row, table.text(i, "system"), "closed loop",
+           fmt::format("{}/{} x{}", client.input_tokens, client.output_tokens, client.concurrency));
   return row;
 }
 
@@ -116,6 +106,26 @@ std::vector<double> parse_rates(const CsvTable& table, std::size_t i) {
   return rates;
 }
 
+// A row of one stage names that stage's rate only; the row of all stages of the
+// same experiment, where there is one, has those that went before.
+void add_other_stages(const CsvTable& table, std::size_t i, OpenLoopClient& client) {
+  if (client.stage < 0 || client.rates_per_s.size() > 1) {
+    return;
+  }
+  const auto stage = static_cast<std::size_t>(client.stage);
+  for (std::size_t other = 0; other < table.num_rows(); ++other) {
+    if (table.text(other, "exp_id") != table.text(i, "exp_id") || table.integer(other, "stage_index") != -1) {
+      continue;
+    }
+    const std::vector<double> rates = parse_rates(table, other);
+    if (stage < rates.size() && rates[stage] == client.rates_per_s.front()) {
+      client.rates_per_s = rates;
+      return;
+    }
+  }
+  client.stage = 0;  // Alone.
+}
+
 ServingRow open_loop_row(const CsvTable& table, std::size_t i) {
   ServingRow row;
   row.setup = common_setup(table, i);
@@ -133,10 +143,12 @@ ServingRow open_loop_row(const CsvTable& table, std::size_t i) {
   client.prompt_tokens = table.integer(i, "prompt_tokens");
   client.output_tokens = table.integer(i, "output_tokens");
   client.distinct_prompts = table.integer(i, "distinct_prompts");
+  add_other_stages(table, i, client);
   if (client.stage_s <= 0 || client.prompt_tokens < 1 || client.output_tokens < 1 || client.distinct_prompts < 1 ||
-      client.shared_prefix_tokens < 0 || client.shared_prefix_tokens > client.prompt_tokens) {
+      client.shared_prefix_tokens < 0 || client.shared_prefix_tokens > client.prompt_tokens || client.stage < -1 ||
+      client.stage >= static_cast<int>(client.rates_per_s.size())) {
     throw CalibrateError(fmt::format("{}: line {}: stage_seconds, lengths and distinct_prompts must be positive, "
-                                     "shared_prefix_tokens within the prompt",
+                                     "shared_prefix_tokens within the prompt, stage_index one of rate_rps or -1",
                                      table.path().string(), table.line(i)));
   }
   row.open_loop = client;
@@ -146,9 +158,9 @@ ServingRow open_loop_row(const CsvTable& table, std::size_t i) {
   if (e2e_ms && row.mean_ttft_ms && client.output_tokens > 1) {
     row.mean_tpot_ms = (*e2e_ms - *row.mean_ttft_ms) / static_cast<double>(client.output_tokens - 1);
   }
-  check_known(row, table.text(i, "hardware"));
-  row.name = fmt::format("{} {} tp{} {} stage {}", row.setup.model, row.setup.gpu, row.setup.tensor_parallel_size,
-                         table.text(i, "workload"), client.stage);
+  identify(row, table.text(i, "hardware"), "open loop",
+           fmt::format("{} {}", table.text(i, "workload"),
+                       client.stage < 0 ? std::string("all stages") : fmt::format("{:g}/s", client.rates_per_s.at(static_cast<std::size_t>(client.stage)))));
   return row;
 }
 
@@ -160,8 +172,7 @@ ServingRow kv_blocks_row(const CsvTable& table, std::size_t i) {
   row.setup.tensor_parallel_size = table.integer(i, "tp");
   row.setup.vllm_version = table.text(i, "vllm");
   row.num_gpu_blocks = table.integer(i, "num_gpu_blocks");
-  check_known(row, table.text(i, "gpu"));
-  row.name = fmt::format("{} {} tp{} KV blocks", row.setup.model, row.setup.gpu, row.setup.tensor_parallel_size);
+  identify(row, table.text(i, "gpu"), "KV blocks", "KV blocks");
   return row;
 }
 
@@ -192,26 +203,65 @@ void read_file(const std::filesystem::path& path, std::vector<ServingRow>& rows)
   }
 }
 
-}  // namespace
+bool is_recorded_run(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "meta.json") && std::filesystem::exists(folder / "requests.jsonl");
+}
 
-std::vector<ServingRow> read_serving_rows(const std::filesystem::path& file_or_folder) {
-  std::vector<ServingRow> rows;
-  if (!std::filesystem::is_directory(file_or_folder)) {
-    read_file(file_or_folder, rows);
-    return rows;
+void read_folder(const std::filesystem::path& folder, std::vector<ServingRow>& rows) {
+  if (is_recorded_run(folder)) {
+    rows.push_back(read_recorded_run(folder));
+    return;
   }
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(file_or_folder)) {
-    if (entry.path().extension() == ".csv") {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.is_directory()) {
+      folders.push_back(entry.path());
+    } else if (entry.path().extension() == ".csv") {
       files.push_back(entry.path());
     }
   }
-  if (files.empty()) {
-    throw CalibrateError(fmt::format("{}: no .csv file in this folder", file_or_folder.string()));
-  }
   std::sort(files.begin(), files.end());
+  std::sort(folders.begin(), folders.end());
+  if (files.empty() && folders.empty()) {
+    rows.push_back(unreadable_folder(folder));
+  }
   for (const std::filesystem::path& file : files) {
     read_file(file, rows);
+  }
+  for (const std::filesystem::path& inner : folders) {
+    read_folder(inner, rows);
+  }
+}
+
+}  // namespace
+
+void identify(ServingRow& row, const std::string& written_gpu, const std::string& kind, const std::string& load) {
+  ServingSetup& setup = row.setup;
+  setup.gpu = known_gpu(written_gpu);
+  std::string model = setup.model;
+  try {
+    model = hw::load_model(setup.model).name;
+  } catch (const hw::SpecError& error) {
+    row.not_run = error.what();
+  }
+  if (setup.gpu.empty()) {
+    row.not_run = fmt::format("GPU '{}' is not known; known are {}", written_gpu, fmt::join(hw::gpu_names(), ", "));
+  } else if (setup.attention_dp_size != 1) {
+    row.not_run = fmt::format("attention_dp_size {}: data parallelism is not modelled", setup.attention_dp_size);
+  }
+  const std::string what = setup.weights.empty() ? model : fmt::format("{} {}", model, setup.weights);
+  row.group = fmt::format("{}, {}", what, kind);
+  row.name = fmt::format("{} {} tp{} {}", what, setup.gpu.empty() ? written_gpu : setup.gpu,
+                         setup.tensor_parallel_size, load);
+}
+
+std::vector<ServingRow> read_serving_rows(const std::filesystem::path& file_or_folder) {
+  std::vector<ServingRow> rows;
+  if (std::filesystem::is_directory(file_or_folder)) {
+    read_folder(file_or_folder, rows);
+  } else {
+    read_file(file_or_folder, rows);
   }
   return rows;
 }

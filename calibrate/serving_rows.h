@@ -8,6 +8,9 @@
 //   open loop     constant-rate stages, distinct prompts sent round robin
 //   kv blocks     the number of KV blocks vLLM chose at start
 //
+// and a folder with meta.json and requests.jsonl is one run recorded request by
+// request (recorded_runs.h).
+//
 // A tool that checks predictions takes the set-up from the columns and from
 // nowhere else: what a row does not say stays at vLLM's default.
 #pragma once
@@ -35,6 +38,7 @@ struct ServingSetup {
   std::optional<std::int64_t> block_size;
   std::optional<double> gpu_memory_utilization;
   std::optional<bool> prefix_caching;
+  std::optional<bool> async_scheduling;
 };
 
 /// `concurrency` in flight, the first ones all at once; lengths integer-uniform
@@ -59,24 +63,42 @@ struct OpenLoopClient {
   std::int64_t distinct_prompts = 0;  ///< Sent round robin.
 };
 
+/// Requests of given lengths at given times, as somebody recorded them; prompts
+/// share nothing.
+struct RecordedClient {
+  struct Request {
+    double arrival_s = 0;
+    std::int64_t prompt_tokens = 0;
+    std::int64_t output_tokens = 0;
+  };
+  std::vector<Request> requests;
+};
+
 struct ServingRow {
-  std::filesystem::path file;
-  std::int64_t line = 0;
-  std::string name;  ///< "llama-3.1-70b h100 tp2 1024/8192 x64".
+  std::filesystem::path file;  ///< Its name, without folders.
+  std::int64_t line = 0;       ///< 0: the row is a whole file.
+  std::string name;   ///< "llama-3.1-70b fp8 h100 tp2 1024/8192 x64".
+  std::string group;  ///< Rows that are summarised together: "llama-3.1-70b fp8, closed loop".
   ServingSetup setup;
   std::optional<ClosedLoopClient> closed_loop;
   std::optional<OpenLoopClient> open_loop;
+  std::optional<RecordedClient> recorded;
   std::string not_run;  ///< Why this row cannot be predicted; empty: it can.
 
-  // Measured; ms.
+  // Measured; ms. Of a recorded run TTFT counts from the scheduler's queue, as the engine's own stamps do.
   std::optional<double> mean_ttft_ms;
   std::optional<double> p99_ttft_ms;
   std::optional<double> mean_tpot_ms;
   std::optional<std::int64_t> num_gpu_blocks;
 };
 
-/// Reads one file, or every .csv of a folder in order of name. Throws
-/// CalibrateError naming file, line and column.
+/// Reads one file, or a folder: if it is a recorded run that one, else every .csv
+/// and then every folder in it, each in order of name. Throws CalibrateError naming
+/// file, line and column.
 [[nodiscard]] std::vector<ServingRow> read_serving_rows(const std::filesystem::path& file_or_folder);
+
+/// Finds model and GPU and names the row; says in `not_run` what is unknown.
+/// `load` describes how it was driven: "1024/8192 x64".
+void identify(ServingRow& row, const std::string& written_gpu, const std::string& kind, const std::string& load);
 
 }  // namespace kneepoint::calibrate

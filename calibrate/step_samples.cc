@@ -1,5 +1,8 @@
 #include "calibrate/step_samples.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -121,9 +124,11 @@ void collect_arrivals(const Run& run, const LogReplay& replay, const StepClock& 
     if (std::isnan(clock.first_token_s[k - 1])) continue;
     BusyArrival arrival;
     arrival.high_s = clock.first_token_s[k - 1] - request.start_s;
+    arrival.high_outputs = samples.steps[k].outputs_before;
     const bool busy_before = k >= 2 && !replay.steps[k - 2].ours.idle_after;
     if (busy_before && !std::isnan(clock.first_token_s[k - 2]) && had_room(replay.steps[k - 1], config)) {
       arrival.low_s = clock.first_token_s[k - 2] - request.start_s;
+      arrival.low_outputs = samples.steps[k - 1].outputs_before;
     }
     samples.busy_arrivals.push_back(arrival);
   }
@@ -160,6 +165,12 @@ RunSamples samples_of(const Run& run, const LogReplay& replay, const engine::Sch
   collect_turnarounds(run, samples);
   samples.output_delays_s = std::move(clock.output_delays_s);
   return samples;
+}
+
+std::string fitted_on(std::span<const RunSamples> runs, std::size_t count, const char* what) {
+  std::vector<std::string> names;
+  for (const RunSamples& run : runs) names.push_back(run.name);
+  return fmt::format("fitted on {} {} of {}", count, what, fmt::join(names, ", "));
 }
 
 }  // namespace kneepoint::calibrate

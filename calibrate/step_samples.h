@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,18 +41,21 @@ struct GapSample {
 };
 
 /// Into an idle server: send to first token, less the step's logged time. What is
-/// left is the way in, one gap and the way out.
+/// left is the way in, what a prefill adds to a gap, and the way out.
 struct IdleArrival {
   double seconds = 0;
   double outputs_before = 0;  ///< Of the last step before the server was idle.
 };
 
-/// Into a busy server: the way in and out together lie in (low_s, high_s], since
-/// the request caught one step and, unless low_s is absent, could have caught the
+/// Into a busy server: the way in and out together lie in (low_s, high_s], each
+/// with the turnaround that followed the step of so many outputs, since the
+/// request caught one step and, unless low_s is absent, could have caught the
 /// step before.
 struct BusyArrival {
   std::optional<double> low_s;
+  double low_outputs = 0;
   double high_s = 0;
+  double high_outputs = 0;
 };
 
 struct RunSamples {
@@ -68,5 +72,8 @@ struct RunSamples {
 /// `config` is the run's own. A run without client file has only steps.
 [[nodiscard]] RunSamples samples_of(const Run& run, const LogReplay& replay,
                                     const engine::SchedulerConfig& config);
+
+/// "fitted on 120 steps of A_rate4, B_rate3": where a fitted number comes from.
+[[nodiscard]] std::string fitted_on(std::span<const RunSamples> runs, std::size_t count, const char* what);
 
 }  // namespace kneepoint::calibrate

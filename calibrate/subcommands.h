@@ -21,6 +21,7 @@ struct Subcommand {
 
 int run_check_ops(const Arguments& arguments);
 int run_check_rates(const Arguments& arguments);
+int run_check_serving(const Arguments& arguments);
 int run_check_steps(const Arguments& arguments);
 int run_fit_ops(const Arguments& arguments);
 int run_fit_steps(const Arguments& arguments);

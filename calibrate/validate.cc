@@ -18,6 +18,7 @@
 #include "calibrate/robust_linear.h"
 #include "calibrate/run_input.h"
 #include "calibrate/subcommands.h"
+#include "calibrate/validate_report.h"
 #include "hw/measured_step.h"
 
 namespace kneepoint::calibrate {
@@ -25,19 +26,6 @@ namespace kneepoint::calibrate {
 namespace {
 
 constexpr int kDraws = 20;  // Servers drawn for the band.
-
-struct ValidatedMetric {
-  std::string name;
-  double measured = 0;
-  double predicted = 0;
-  double low = 0, high = 0;  ///< The band: 5 % and 95 % of the drawn servers.
-  [[nodiscard]] double error() const { return measured != 0 ? predicted / measured - 1 : 0; }
-};
-
-struct ValidatedRun {
-  std::string name;
-  std::vector<ValidatedMetric> metrics;
-};
 
 // The fitted coefficients of the step, as the file's correlations name them.
 std::vector<std::pair<std::string, hw::Measured*>> step_coefficients(hw::MeasuredServer& server) {
@@ -110,13 +98,19 @@ ValidatedRun validate_run(const RunFiles& files, const hw::MeasuredServer& serve
   if (!run.client)
     throw CalibrateError(fmt::format("{}: has no client=; nothing measured to compare with", files.name));
   check_same_server(run, server);
-  ValidatedRun validated{files.name, {}};
+  ValidatedRun validated;
+  validated.name = files.name;
+  validated.measured = measured_requests(*run.client);
+  RunPrediction prediction = predict_run(run, server);
+  validated.predicted = std::move(prediction.requests);
   const std::vector<RunMetric> measured = measured_metrics(*run.client);
-  const std::vector<RunMetric> predicted = predict_run(run, server).metrics;
+  const std::vector<RunMetric>& predicted = prediction.metrics;
   std::vector<std::vector<double>> drawn(measured.size());
   boost::random::mt19937_64 random(20240607);  // Any fixed seed: same inputs, same band.
   for (int i = 0; i < kDraws; ++i) {
-    const std::vector<RunMetric> metrics = predict_run(run, draw_server(server, random)).metrics;
+    const hw::MeasuredServer drawn_server = draw_server(server, random);
+    const Unrest unrest{server.speed_sd_per_second, static_cast<std::uint64_t>(i) + 1};
+    const std::vector<RunMetric> metrics = predict_run(run, drawn_server, unrest).metrics;
     for (std::size_t m = 0; m < metrics.size(); ++m) drawn[m].push_back(metrics[m].value);
   }
   for (std::size_t m = 0; m < measured.size(); ++m) {
@@ -173,15 +167,20 @@ int run_validate(const Arguments& arguments) {
                "calibrate validate");
   std::string server_file;
   std::vector<std::string> runs;
+  std::string out;
   std::string format = "table";
   app.add_option("--server", server_file, "measured server, from fit-steps or fit-run")->required();
   app.add_option("--run", runs, "log=FILE[,log=FILE],client=FILE[,trace=FILE][,cache=FILE]; repeatable")
       ->required();
+  app.add_option("--out", out, "folder for the requests' times and a gnuplot script that draws them");
   app.add_option("--format", format, "table or json")->check(CLI::IsMember({"table", "json"}));
   if (const auto status = parse_arguments(app, arguments)) return *status;
   const hw::MeasuredServer server = hw::load_server(server_file);
   std::vector<ValidatedRun> validated;
   for (const std::string& run : runs) validated.push_back(validate_run(parse_run_argument(run), server));
+  if (!out.empty()) {
+    for (const ValidatedRun& run : validated) write_pictures(run, out);
+  }
   format == "json" ? print_json(validated) : print_table(validated);
   return 0;
 }

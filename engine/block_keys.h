@@ -38,6 +38,12 @@ class BlockKeySource {
   ///         taking count.
   /// Equal arguments give equal keys, also after a preemption.
   [[nodiscard]] virtual BlockKey block_key(RequestId id, std::int32_t index) = 0;
+
+  /// Whether no other request ever has a key of this one. Asked once, when it arrives.
+  [[nodiscard]] virtual bool is_private(RequestId id) const {
+    static_cast<void>(id);
+    return false;
+  }
 };
 
 }  // namespace kneepoint::engine

@@ -76,6 +76,16 @@ void BlockPool::register_key(BlockId block, const BlockKey& key) {
   }
 }
 
+void BlockPool::register_private(BlockId block, const BlockKey& key) {
+  Block& entry = at(block);
+  BOOST_ASSERT_MSG(block != kNullBlock && entry.ref_cnt > 0 && !entry.has_key,
+                   "CONSERVE_BLOCKS: only a held block without a key is registered");
+  entry.has_key = true;
+  entry.is_private = true;
+  entry.key = key;
+  entry.registered = num_private_++;
+}
+
 BlockId BlockPool::find(const BlockKey& key) const {
   const SameContent* same = by_key_.find(key);
   return same == nullptr ? kNullBlock : same->oldest;
@@ -140,6 +150,10 @@ void BlockPool::forget_key(BlockId block) {
     return;
   }
   entry.has_key = false;
+  if (entry.is_private) {
+    entry.is_private = false;
+    return;
+  }
   if (entry.older == kNullBlock && entry.newer == kNullBlock) {
     by_key_.erase(entry.key);
     return;

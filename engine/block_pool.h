@@ -74,6 +74,17 @@ class BlockPool {
   /// Of all blocks with this key the one registered earliest; kNullBlock if none.
   [[nodiscard]] BlockId find(const BlockKey& key) const;
 
+  // Keys that only one request can ask for need no table: it remembers where its blocks were.
+
+  /// register_key() for such a key; find() does not know it.
+  void register_private(BlockId block, const BlockKey& key);
+  /// Whether `block` still carries this private key.
+  [[nodiscard]] bool carries_private(BlockId block, const BlockKey& key) const {
+    return at(block).is_private && at(block).key == key;
+  }
+  /// Of two such blocks the one registered earlier.
+  [[nodiscard]] BlockId earlier(BlockId a, BlockId b) const { return at(a).registered < at(b).registered ? a : b; }
+
   /// Forgets all content; the free queue keeps its order. False, and nothing
   /// happens, while a block is held.
   [[nodiscard]] bool reset_prefix_cache();
@@ -89,11 +100,13 @@ class BlockPool {
   struct Block {
     std::int32_t ref_cnt = 0;
     bool has_key = false;
+    bool is_private = false;
     BlockId prev = kNullBlock;  // Neighbours in the free queue, while free.
     BlockId next = kNullBlock;
     BlockId older = kNullBlock;  // Neighbours among the blocks of one key, while it has one.
     BlockId newer = kNullBlock;
     BlockKey key;
+    std::int64_t registered = 0;  // When, counted in private registrations.
   };
 
   /// The blocks of one key, in the order in which they were registered.
@@ -119,6 +132,7 @@ class BlockPool {
   // next is the head, its prev the tail.
   std::vector<Block> blocks_;
   std::int32_t num_free_ = 0;
+  std::int64_t num_private_ = 0;  // Registrations so far.
   FlatMap<BlockKey, SameContent, KeyHash> by_key_;
 };
 

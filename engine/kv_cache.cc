@@ -42,10 +42,26 @@ std::int32_t KvCache::find_hit(const Request& request, std::vector<BlockId>& hit
   return static_cast<std::int32_t>(hit.size()) * block_size_;
 }
 
+BlockId KvCache::find_block(const Request& request, std::int32_t index) const {
+  if (!request.private_keys) {
+    return pool_.find(keys_.block_key(request.id, index));
+  }
+  BlockId found = kNullBlock;
+  if (static_cast<std::size_t>(index) < request.left_behind.size()) {
+    const BlockKey key = keys_.block_key(request.id, index);
+    for (const BlockId block : request.left_behind[static_cast<std::size_t>(index)]) {
+      if (pool_.carries_private(block, key)) {
+        found = found == kNullBlock ? block : pool_.earlier(found, block);
+      }
+    }
+  }
+  return found;
+}
+
 void KvCache::find_full_hit(const Request& request, std::vector<BlockId>& hit) const {
   const std::int32_t most = (request.num_tokens - 1) / block_size_;
   for (std::int32_t index = 0; index < most; ++index) {
-    const BlockId block = pool_.find(keys_.block_key(request.id, index));
+    const BlockId block = find_block(request, index);
     if (block == kNullBlock) {
       return;
     }
@@ -59,7 +75,7 @@ void KvCache::find_window_hit(const Request& request, std::vector<BlockId>& hit)
   // From the right: the rightmost run that is long enough, else the one that starts at block 0.
   std::int32_t run = 0;
   for (std::int32_t index = most - 1; index >= 0; --index) {
-    const BlockId block = pool_.find(keys_.block_key(request.id, index));
+    const BlockId block = find_block(request, index);
     hit[static_cast<std::size_t>(index)] = block;
     run = block == kNullBlock ? 0 : run + 1;
     if (run > 0 && run >= window_->hit_run()) {  // A window of one token asks for a run of none.
@@ -140,13 +156,18 @@ void KvCache::register_full_blocks(Request& request, std::int32_t tokens) {
     const std::int32_t index = request.num_registered++;
     const BlockId block = request.blocks[static_cast<std::size_t>(index)];
     if (block != kNullBlock && (!window_ || window_->retains(index, request.prompt_tokens))) {
-      pool_.register_key(block, keys_.block_key(request.id, index));
+      const BlockKey key = keys_.block_key(request.id, index);
+      request.private_keys ? pool_.register_private(block, key) : pool_.register_key(block, key);
     }
   }
 }
 
 void KvCache::begin_block(Request& request) {
-  request.blocks.push_back(pool_.take());
+  if (names_) {
+    request.blocks.push_back(pool_.take());
+  } else {
+    pool_.take_unnamed(1);
+  }
 }
 
 void KvCache::settle_unnamed(Request& request, std::int32_t tokens) {
@@ -162,6 +183,22 @@ std::int32_t KvCache::blocks_to_extend(const Request& request, std::int32_t new_
 
 std::int32_t KvCache::held(const Request& request) const {
   return names_ ? static_cast<std::int32_t>(request.blocks.size()) : request.num_unnamed;
+}
+
+void KvCache::release_for_now(Request& request) {
+  if (request.private_keys) {
+    const auto num_keys = std::min(static_cast<std::size_t>(request.num_registered), request.blocks.size());
+    request.left_behind.resize(std::max(request.left_behind.size(), num_keys));
+    for (std::size_t index = 0; index < num_keys; ++index) {
+      const BlockKey key = keys_.block_key(request.id, static_cast<std::int32_t>(index));
+      std::vector<BlockId>& blocks = request.left_behind[index];
+      std::erase_if(blocks, [&](BlockId block) {
+        return block == request.blocks[index] || !pool_.carries_private(block, key);
+      });
+      blocks.push_back(request.blocks[index]);
+    }
+  }
+  release(request);
 }
 
 void KvCache::release(Request& request) {

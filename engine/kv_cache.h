@@ -62,8 +62,13 @@ class KvCache {
   /// Does nothing without prefix caching.
   void register_full_blocks(Request& request, std::int32_t tokens);
 
+  /// To be told of each request before anything else is done for it.
+  void meet(Request& request) const { request.private_keys = caching_ && keys_.is_private(request.id); }
+
   /// Frees the whole table, tail first.
   void release(Request& request);
+  /// The same for a request that will come back.
+  void release_for_now(Request& request);
 
   /// Blocks that the request, admitted with `first_chunk` tokens, must have had at once before it gets its next
   /// token: all that it knows, or what its window holds and the first chunk.
@@ -75,6 +80,7 @@ class KvCache {
   [[nodiscard]] bool caching() const { return caching_; }
 
  private:
+  [[nodiscard]] BlockId find_block(const Request& request, std::int32_t index) const;
   void find_full_hit(const Request& request, std::vector<BlockId>& hit) const;
   void find_window_hit(const Request& request, std::vector<BlockId>& hit) const;
   [[nodiscard]] std::int32_t gate_blocks(const Request& request) const;

@@ -63,8 +63,11 @@ struct Request {
   bool deferred = false;       ///< A waiting pass set it aside.
   bool has_exception = false;  ///< While a result is taken: it holds `exception`.
   bool may_stop = true;
+  bool private_keys = false;   ///< BlockKeySource::is_private().
 
   std::vector<BlockId> blocks;      ///< Block table; null blocks where a sliding window has passed.
+  /// Private keys: for each block index, where the request left one with its key when it was preempted.
+  std::vector<std::vector<BlockId>> left_behind;
   std::int32_t num_unnamed = 0;     ///< Blocks held, where a pool does not name them.
   std::int32_t num_registered = 0;  ///< Leading blocks that are registered, or were left out for good.
   std::int32_t num_passed = 0;      ///< Leading null blocks.

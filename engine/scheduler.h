@@ -31,6 +31,7 @@ struct EngineLoad {
   std::int64_t num_waiting = 0;    ///< All that wait, set-aside ones included.
   std::int64_t free_blocks = 0;    ///< Cached free blocks count as free.
   std::int64_t usable_blocks = 0;  ///< num_blocks without the null block.
+  friend bool operator==(const EngineLoad&, const EngineLoad&) = default;
 };
 
 /// Counters since the start (spec.md 4.8). First admissions and resumptions are
@@ -40,6 +41,20 @@ struct PrefixCacheStats {
   std::int64_t hit_tokens = 0;
   std::int64_t resumed_query_tokens = 0;
   std::int64_t resumed_hit_tokens = 0;
+};
+
+/// How steps were planned, for tests and benchmarks: it says nothing of what was decided.
+struct CohortUse {
+  std::int64_t steady = 0;    ///< Steps taken by advance().
+  std::int64_t unwalked = 0;  ///< Planned one by one, with a cohort.
+  std::int64_t walked = 0;    ///< Planned without, though somebody decoded.
+  // Why it was dissolved.
+  std::int64_t for_budget = 0;     ///< Not everybody could get a token.
+  std::int64_t for_blocks = 0;     ///< Not everybody could get a block.
+  std::int64_t for_pipeline = 0;   ///< Fewer steps in flight than usual.
+  std::int64_t for_throttle = 0;   ///< prefill_schedule_interval.
+  std::int64_t for_abort = 0;      ///< A running request was aborted.
+  std::int64_t for_result = 0;     ///< A result was not what the plan expected of a member.
 };
 
 class Scheduler {
@@ -77,6 +92,18 @@ class Scheduler {
 
   /// Takes the result of the oldest planned step.
   virtual void update(const StepResult& result, StepOutcome& outcome) = 0;
+
+  /// How many turns of the loop (a result, then a plan), at most `limit`, would be alike from now on if every
+  /// result is what the plan expects: as many batches in flight as may be, all of them the whole cohort and nothing
+  /// else, nobody coming or going, the same reason not to admit anyone. 0 with schedulers that keep no cohort.
+  [[nodiscard]] virtual std::int64_t steady_turns(std::int64_t limit) {
+    static_cast<void>(limit);
+    return 0;
+  }
+  /// Takes that many such turns at once. Before: steady_turns() promised them.
+  virtual void advance(std::int64_t num_turns) { static_cast<void>(num_turns); }
+
+  [[nodiscard]] virtual CohortUse cohort_use() const { return {}; }
 
   /// Whether there is a reason to plan: a request, or one just ended whose id
   /// no plan has reported yet.

@@ -35,6 +35,7 @@ void StepPlan::clear() {
   num_unwalked = 0;
   num_tokens = 0;
   preempted.clear();
+  paused.clear();
   finished.clear();
   finished_reason.clear();
   admission_stop = AdmissionStop::kQueueEmpty;

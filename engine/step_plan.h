@@ -76,6 +76,7 @@ struct StepPlan {
   std::int64_t num_unwalked = 0;              ///< Of those, who was not even looked at (see for_each_walked()).
   std::int64_t num_tokens = 0;                ///< Scheduled tokens in all; 0 is an empty step.
   std::vector<RequestId> preempted;           ///< In the order in which they lost their blocks.
+  std::vector<RequestId> paused;              ///< Unlisted in the newest outcome, and no result is on its way.
   std::vector<RequestId> finished;            ///< Ended since the last plan; the workers forget them.
   std::vector<FinishReason> finished_reason;  ///< Only for those the plan itself ends (kIgnored); else empty.
   AdmissionStop admission_stop = AdmissionStop::kQueueEmpty;

@@ -38,6 +38,7 @@ void VllmV1::add_request(const NewRequest& request) {
       request.prompt_tokens >= 1 && request.prompt_tokens < max_model_len_ && request.max_tokens >= 1,
       "CONSERVE_REQUESTS: a request is checked before it arrives");
   const Slot slot = requests_.add(request);
+  kv_.meet(requests_[slot]);
   waiting_.push_back(slot, requests_[slot]);
 }
 
@@ -47,7 +48,7 @@ void VllmV1::abort_request(RequestId id) {
     return;
   }
   if (requests_[slot].status == RequestStatus::kRunning) {
-    dissolve_cohort();
+    dissolve_cohort(&CohortUse::for_abort);
     leave_running(slot);
   }
   leave(slot);
@@ -85,6 +86,7 @@ void VllmV1::plan_step(StepPlan& plan) {
     plan_running(limits, plan, batch);
   }
   plan_waiting(limits, plan, batch);
+  note_paused(plan, batch);
   finish_plan(plan, batch);
 }
 
@@ -151,8 +153,10 @@ void VllmV1::finish_plan(StepPlan& plan, Batch& batch) {
       plan.individual.push_back(share);
     }
   }
+  use_.walked += keeps_cohort_ && plan.num_unwalked == 0 && plan.cohort.count > 0 ? 1 : 0;
   plan.finished.swap(ended_);
   ended_.clear();
+  admission_stop_ = plan.admission_stop;
 }
 
 bool VllmV1::has_requests() const {

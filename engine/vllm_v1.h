@@ -47,6 +47,9 @@ class VllmV1 final : public Scheduler {
   void set_engine_turn(std::int64_t turn) override { next_turn_ = turn; }
   void plan_step(StepPlan& plan) override;
   void update(const StepResult& result, StepOutcome& outcome) override;
+  [[nodiscard]] std::int64_t steady_turns(std::int64_t limit) override;
+  void advance(std::int64_t num_turns) override;
+  [[nodiscard]] CohortUse cohort_use() const override { return use_; }
   [[nodiscard]] bool has_requests() const override;
   [[nodiscard]] EngineLoad load() const override;
   [[nodiscard]] PrefixCacheStats prefix_cache_stats() const override { return stats_; }
@@ -126,14 +129,20 @@ class VllmV1 final : public Scheduler {
   // vllm_v1_cohort.cc
   [[nodiscard]] bool plan_cohort(Limits& limits, StepPlan& plan, Batch& batch);
   void join_fresh(Batch& batch);
-  [[nodiscard]] bool size_loose(Limits& limits);
-  void take_cohort_blocks(Batch& batch);
+  [[nodiscard]] bool size_loose(Limits& limits, std::int64_t CohortUse::*& short_of);
+  void serve_in_order(StepPlan& plan, Batch& batch);
+  [[nodiscard]] bool serve_loose(std::size_t index, StepPlan& plan, Batch& batch);
+  [[nodiscard]] bool make_room(std::int32_t blocks, std::int64_t order, StepPlan& plan, Batch& batch);
+  void take_member_blocks();
+  [[nodiscard]] bool only_cohort_runs() const;
+  [[nodiscard]] bool waiting_stays() const;
   void eject_ended(std::int64_t last_step);
-  void eject(const CohortMember& member);
-  void dissolve_cohort();
+  void leave_cohort(CohortMember member);
+  void dissolve_cohort(std::int64_t CohortUse::*reason);
   [[nodiscard]] Planned spell_out(const CohortMember& member, std::int64_t step) const;
   void settle(const CohortMember& member);
-  void move_into_batches(const CohortMember& member);
+  [[nodiscard]] bool move_into_batches(const CohortMember& member);
+  void note_paused(StepPlan& plan, const Batch& batch);
   [[nodiscard]] std::int64_t unwalked_before(std::int64_t order) const;
   void leave_running(Slot slot);
   [[nodiscard]] Batch& batch_in_flight(std::size_t age) { return batches_[(oldest_ + age) % batches_.size()]; }
@@ -171,6 +180,7 @@ class VllmV1 final : public Scheduler {
   PrefixCacheStats stats_;
   std::int64_t step_ = -1;       // Number of the newest plan.
   std::int64_t next_turn_ = 0;   // Of the engine loop: see set_engine_turn().
+  AdmissionStop admission_stop_ = AdmissionStop::kQueueEmpty;  // Of the newest plan.
   bool capacity_bound_ = false;  // Who waits does so for lack of room, says the last full waiting pass.
 
   // Plans in flight: a ring of `depth` batches, oldest first.
@@ -184,14 +194,17 @@ class VllmV1 final : public Scheduler {
   // Those who run: members of the cohort and loose ones. Only with keeps_cohort_.
   Cohort cohort_;
   std::vector<Slot> loose_;  // By order.
+  std::vector<CohortMember> unlisted_;  // Left the cohort since the last plan without a result on its way.
   std::vector<Planned> fresh_;  // Sampled for in the newest step while loose: they may join in the next.
   std::int64_t next_order_ = 0;
+  CohortUse use_;
   std::int64_t cohort_planned_ = -1;  // Newest step that planned the cohort, and newest whose result counted it.
   std::int64_t cohort_updated_ = -1;
 
   // Scratch, kept for its storage.
   std::vector<BlockId> hit_;
   std::vector<Slot> set_aside_;
+  bool enough_blocks_ = true;  // For all who are served in this step.
   std::vector<std::int32_t> loose_tokens_;  // Of each in loose_, 0: nothing in this step.
   std::vector<AdapterId> adapters_;  // Distinct adapters of the step so far.
 };

@@ -5,7 +5,8 @@
 //
 //     - the token budget reaches all of them, whatever the loose ones before
 //       them take;
-//     - the pool has a block for all who need one, so that nobody is preempted;
+//     - the pool has a block for all who need one, or whoever is preempted for it
+//       is the last of those who run (fcfs), who was not served before;
 //     - the step before, and no other, is in flight when it is planned
 //       asynchronously, none when it is planned synchronously: so each member's
 //       last token is known by step number.
@@ -19,6 +20,7 @@
 // in flight it is ejected, so that E's result finds it walked, and it ends.
 #include <algorithm>
 #include <boost/assert.hpp>
+#include <limits>
 
 #include "engine/vllm_v1.h"
 
@@ -32,23 +34,33 @@ bool VllmV1::plan_cohort(Limits& limits, StepPlan& plan, Batch& batch) {
   const std::size_t others_in_flight = num_in_flight_ - 1;  // This batch counts already.
   join_fresh(batch);
   eject_ended(step_ - 1);
-  if (cohort_.empty()) {
-    cohort_planned_ = step_;
-    return false;  // Nothing to spare: all are loose.
-  }
   Limits left_over = limits;
-  if (others_in_flight != (async_ ? 1 : 0) || limits.defers_prefills || !size_loose(left_over)) {
-    dissolve_cohort();
+  std::int64_t CohortUse::*obstacle = nullptr;
+  if (others_in_flight != (async_ ? 1 : 0)) {
+    obstacle = &CohortUse::for_pipeline;
+  } else if (limits.defers_prefills) {
+    obstacle = &CohortUse::for_throttle;
+  } else {
+    enough_blocks_ = size_loose(left_over, obstacle);
+    if (obstacle == nullptr && !enough_blocks_ && policy_ != SchedulingPolicy::kFcfs) {
+      obstacle = &CohortUse::for_blocks;  // The victim may be one who was served.
+    }
+  }
+  if (obstacle != nullptr || cohort_.empty()) {  // Or all are loose, and there is nothing to spare.
+    dissolve_cohort(obstacle);
     batch.joined.clear();
     cohort_planned_ = step_;
     return false;
   }
-  take_cohort_blocks(batch);
+  ++use_.unwalked;
+  serve_in_order(plan, batch);
   limits = left_over;
   batch.num_unwalked = cohort_.size();
   plan.num_unwalked = cohort_.size();
   plan.num_tokens += cohort_.size();
-  plan.cohort = {cohort_.size(), cohort_.context_sum(step_), cohort_.context_max(step_)};
+  if (!cohort_.empty()) {  // Else all of it was evicted.
+    plan.cohort = {cohort_.size(), cohort_.context_sum(step_), cohort_.context_max(step_)};
+  }
   cohort_planned_ = step_;
   return true;
 }
@@ -75,9 +87,9 @@ void VllmV1::join_fresh(Batch& batch) {
   }
 }
 
-/// What each loose request gets, in order, between the members. False if a member would get nothing, or if
-/// blocks are short.
-bool VllmV1::size_loose(Limits& limits) {
+/// What each loose request gets, in order, between the members; returns whether there are blocks for all of it.
+/// `short_of` is set if a member would get nothing.
+bool VllmV1::size_loose(Limits& limits, std::int64_t CohortUse::*& short_of) {
   loose_tokens_.clear();
   std::int64_t passed = 0;  // Members served.
   std::int64_t blocks = static_cast<std::int64_t>(cohort_.begin_block(step_).size());
@@ -94,6 +106,7 @@ bool VllmV1::size_loose(Limits& limits) {
   for (const Slot slot : loose_) {
     const Request& r = requests_[slot];
     if (!serve_members(cohort_.count_before(r.order))) {
+      short_of = &CohortUse::for_budget;
       return false;
     }
     const std::int32_t tokens = left(limits) <= 0 || sits_out(r, limits) ? 0 : std::max(gap_to_close(r, limits), 0);
@@ -103,56 +116,150 @@ bool VllmV1::size_loose(Limits& limits) {
       spend(limits, tokens);
     }
   }
-  return serve_members(cohort_.size()) && blocks <= kv_.pool().num_free();
+  if (!serve_members(cohort_.size())) {
+    short_of = &CohortUse::for_budget;
+  }
+  return blocks <= kv_.pool().num_free();
 }
 
-/// Blocks in the order in which walking would take them.
-void VllmV1::take_cohort_blocks(Batch& batch) {
-  const std::span<const Cohort::Entry> begin = cohort_.begin_block(step_);
+/// Everyone gets its blocks, in order: loose ones by their tokens, members where a block begins or is full. Who finds
+/// none evicts from the back, as walking would; nobody there was served before.
+void VllmV1::serve_in_order(StepPlan& plan, Batch& batch) {
   // A block's last token is known when the next block begins (async: the step before is in flight), or a step
   // before that.
-  const std::span<const Cohort::Entry> full = async_ ? begin : cohort_.begin_block(step_ + 1);
-  auto taker = begin.begin();
-  auto namer = full.begin();
-  const auto serve_members = [&](std::int64_t before) {
-    while (taker != begin.end() || namer != full.end()) {
-      const bool takes = taker != begin.end() && (namer == full.end() || taker->first <= namer->first);
-      if ((takes ? taker : namer)->first >= before) {
+  const std::int64_t full_step = async_ ? step_ : step_ + 1;
+  std::size_t next_loose = 0;
+  std::size_t next_taker = 0;
+  std::size_t next_namer = kv_.caching() ? 0 : cohort_.begin_block(full_step).size();
+  if (!kv_.names_blocks() && enough_blocks_) {  // Nobody can tell the order.
+    next_taker = cohort_.begin_block(step_).size();
+    kv_.take_unnamed(static_cast<std::int32_t>(next_taker));
+  }
+  constexpr std::int64_t kNobody = std::numeric_limits<std::int64_t>::max();
+  for (;;) {
+    // Looked at anew each time: an eviction shortens all three at their ends.
+    const std::span<const Cohort::Entry> takers = cohort_.begin_block(step_);
+    const std::span<const Cohort::Entry> namers = cohort_.begin_block(full_step);
+    const std::int64_t taker = next_taker < takers.size() ? takers[next_taker].first : kNobody;
+    const std::int64_t namer = next_namer < namers.size() ? namers[next_namer].first : kNobody;
+    const std::int64_t loose = next_loose < loose_.size() ? requests_[loose_[next_loose]].order : kNobody;
+    if (loose == kNobody && taker == kNobody && namer == kNobody) {
+      return;
+    }
+    if (loose < std::min(taker, namer)) {
+      if (!serve_loose(next_loose++, plan, batch)) {
         return;
       }
-      if (takes) {
-        kv_.begin_block(requests_[(taker++)->second]);
-      } else {
-        Request& r = requests_[(namer++)->second];
-        const auto computed = r.num_computed_tokens + static_cast<std::int32_t>(step_ - r.joined);
-        kv_.register_full_blocks(r, async_ ? computed : computed + 1);
+    } else if (taker <= namer) {
+      if (!make_room(1, taker, plan, batch)) {
+        return;
       }
+      kv_.begin_block(requests_[takers[next_taker++].second]);
+    } else {
+      Request& r = requests_[namers[next_namer++].second];
+      const auto computed = r.num_computed_tokens + static_cast<std::int32_t>(step_ - r.joined);
+      kv_.register_full_blocks(r, async_ ? computed : computed + 1);
     }
-  };
+  }
+}
+
+/// False: it had to give up its own blocks, and with it the pass ends.
+bool VllmV1::serve_loose(std::size_t index, StepPlan& plan, Batch& batch) {
+  const std::int32_t tokens = loose_tokens_[index];
+  if (tokens == 0) {
+    return true;
+  }
+  const Slot slot = loose_[index];
+  Request& r = requests_[slot];
+  if (!make_room(kv_.blocks_to_extend(r, tokens), r.order, plan, batch)) {
+    return false;
+  }
+  const bool extended = kv_.extend(r, tokens);
+  BOOST_ASSERT_MSG(extended, "CONSERVE_BLOCKS: the blocks of a step were counted wrongly");
+  static_cast<void>(extended);
+  Planned& planned = batch.planned.emplace_back();
+  planned.slot = slot;
+  planned.order = r.order;
+  planned.share.id = r.id;
+  planned.share.num_scheduled_tokens = tokens;
+  planned.share.num_computed_tokens = r.num_computed_tokens;
+  return true;
+}
+
+/// Evicts from the back until so many blocks are free; false if that took `order` itself.
+bool VllmV1::make_room(std::int32_t blocks, std::int64_t order, StepPlan& plan, Batch& batch) {
+  while (kv_.pool().num_free() < blocks) {
+    const Slot victim = running_.back();
+    const std::int64_t its_order = requests_[victim].order;
+    if (requests_[victim].joined != kNotMember) {
+      leave_cohort(cohort_.members().back());
+      std::erase_if(batch.joined, [its_order](const Planned& p) { return p.order == its_order; });
+    }
+    running_.pop_back();
+    preempt(victim, plan);
+    if (its_order == order) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t VllmV1::steady_turns(std::int64_t limit) {
+  if (!only_cohort_runs() || !waiting_stays()) {
+    return 0;
+  }
+  std::int64_t turns = std::min(limit, cohort_.next_end() - step_);
+  std::int64_t blocks = kv_.pool().num_free();
+  for (std::int64_t turn = 1; turn <= turns; ++turn) {
+    blocks -= static_cast<std::int64_t>(cohort_.begin_block(step_ + turn).size());
+    if (blocks < 0) {
+      turns = turn - 1;
+    }
+  }
+  return turns;
+}
+
+bool VllmV1::only_cohort_runs() const {
+  const bool alone = !cohort_.empty() && loose_.empty() && fresh_.empty() && ended_.empty();
+  return alone && num_in_flight_ == batches_.size() && std::ranges::all_of(batches_, [this](const Batch& batch) {
+           return batch.planned.empty() && batch.joined.empty() && batch.num_unwalked == cohort_.size();
+         });
+}
+
+/// Whether those who wait are passed over in each coming step for the reason of the newest one. Blocks only become
+/// fewer meanwhile; but with prefix caching the head's own prefix may come to be known.
+bool VllmV1::waiting_stays() const {
+  if (prefill_schedule_interval_ != 1) {
+    return false;
+  }
+  return waiting_.empty() || admission_stop_ == AdmissionStop::kMaxNumSeqs ||
+         (admission_stop_ == AdmissionStop::kKvBlocks && !kv_.caching());
+}
+
+/// A step of members alone, for all of whom there are blocks.
+void VllmV1::take_member_blocks() {
+  const std::span<const Cohort::Entry> takers = cohort_.begin_block(step_);
   if (!kv_.names_blocks()) {
-    kv_.take_unnamed(static_cast<std::int32_t>(begin.size()));
-    taker = begin.end();
+    kv_.take_unnamed(static_cast<std::int32_t>(takers.size()));
+    return;
   }
-  if (!kv_.caching()) {
-    namer = full.end();
+  StepPlan none;
+  enough_blocks_ = true;
+  serve_in_order(none, batches_[newest_]);
+}
+
+void VllmV1::advance(std::int64_t num_turns) {
+  for (std::int64_t turn = 0; turn < num_turns; ++turn) {
+    ++step_;
+    take_member_blocks();
   }
-  for (std::size_t i = 0; i < loose_.size(); ++i) {
-    if (loose_tokens_[i] == 0) {
-      continue;
-    }
-    Request& r = requests_[loose_[i]];
-    serve_members(r.order);
-    const bool extended = kv_.extend(r, loose_tokens_[i]);
-    BOOST_ASSERT_MSG(extended, "CONSERVE_BLOCKS: the blocks of a step were counted wrongly");
-    static_cast<void>(extended);
-    Planned& planned = batch.planned.emplace_back();
-    planned.slot = loose_[i];
-    planned.order = r.order;
-    planned.share.id = r.id;
-    planned.share.num_scheduled_tokens = loose_tokens_[i];
-    planned.share.num_computed_tokens = r.num_computed_tokens;
+  next_turn_ += num_turns;
+  use_.steady += num_turns;
+  cohort_planned_ += num_turns;
+  cohort_updated_ += num_turns;
+  for (Batch& batch : batches_) {
+    batch.step += num_turns;
   }
-  serve_members(next_order_);
 }
 
 /// A member's share of step `step`.
@@ -171,33 +278,51 @@ VllmV1::Planned VllmV1::spell_out(const CohortMember& member, std::int64_t step)
 /// Those whose last step is at most `last_step` leave the cohort; that step is in flight.
 void VllmV1::eject_ended(std::int64_t last_step) {
   while (cohort_.next_end() <= last_step) {
-    eject(cohort_.next_to_end());
+    leave_cohort(cohort_.next_to_end());
   }
 }
 
-void VllmV1::eject(const CohortMember& member) {
-  move_into_batches(member);
+/// One member becomes loose. By value: the member's own entry goes.
+void VllmV1::leave_cohort(CohortMember member) {
+  if (!move_into_batches(member) && requests_[member.slot].joined <= cohort_updated_) {
+    unlisted_.push_back(member);
+  }
   settle(member);
   cohort_.remove(member.order);
   loose_.insert(std::ranges::lower_bound(loose_, member.order, {}, [this](Slot slot) { return requests_[slot].order; }),
                 member.slot);
 }
 
-void VllmV1::dissolve_cohort() {
+void VllmV1::dissolve_cohort(std::int64_t CohortUse::*reason) {
   if (cohort_.empty()) {
     return;
   }
+  ++(use_.*reason);
   for (const CohortMember& member : cohort_.members()) {
-    move_into_batches(member);
+    if (!move_into_batches(member) && requests_[member.slot].joined <= cohort_updated_) {
+      unlisted_.push_back(member);
+    }
     settle(member);
   }
   cohort_.clear();
   loose_ = running_;
 }
 
-/// The batches in flight that count the member now name it.
-void VllmV1::move_into_batches(const CohortMember& member) {
+/// Who left the cohort and has no part in this step either.
+void VllmV1::note_paused(StepPlan& plan, const Batch& batch) {
+  for (const CohortMember& member : unlisted_) {
+    const bool planned = std::ranges::any_of(batch.planned, [&](const Planned& p) { return p.order == member.order; });
+    if (!planned && requests_[member.slot].id != kNoRequest && requests_[member.slot].order == member.order) {
+      plan.paused.push_back(requests_[member.slot].id);
+    }
+  }
+  unlisted_.clear();
+}
+
+/// The batches in flight that count the member now name it; false if there is none.
+bool VllmV1::move_into_batches(const CohortMember& member) {
   const std::int64_t joined = requests_[member.slot].joined;
+  bool found = false;
   for (std::size_t age = 0; age < num_in_flight_; ++age) {
     Batch& batch = batch_in_flight(age);
     if (batch.step < joined || batch.step > cohort_planned_) {
@@ -206,10 +331,12 @@ void VllmV1::move_into_batches(const CohortMember& member) {
     batch.planned.insert(std::ranges::upper_bound(batch.planned, member.order, {}, &Planned::order),
                          spell_out(member, batch.step));
     --batch.num_unwalked;
+    found = true;
     if (batch.step == joined) {
       std::erase_if(batch.joined, [&](const Planned& p) { return p.order == member.order; });
     }
   }
+  return found;
 }
 
 /// The member's own numbers, as if it had been walked.

@@ -90,7 +90,7 @@ Slot VllmV1::take_victim(std::size_t& position, Limits& limits, Batch& batch) {
 void VllmV1::preempt(Slot slot, StepPlan& plan) {
   Request& r = requests_[slot];
   std::erase(loose_, slot);
-  kv_.release(r);
+  kv_.release_for_now(r);
   r.status = RequestStatus::kPreempted;
   r.num_computed_tokens = 0;
   r.num_draft_tokens = 0;

@@ -47,7 +47,7 @@ std::size_t VllmV1::attach_exceptions(const StepResult& result) {
     const Slot slot = requests_.find(result.exceptions[i].id);
     if (slot != kNoSlot) {
       if (requests_[slot].joined != kNotMember) {
-        dissolve_cohort();
+        dissolve_cohort(&CohortUse::for_result);
       }
       requests_[slot].has_exception = true;
       requests_[slot].exception = static_cast<std::int32_t>(i);

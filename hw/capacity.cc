@@ -87,13 +87,32 @@ std::string_view fit_mark(Fit fit) {
   return "";
 }
 
+std::int64_t planner_kv_budget_bytes(const ModelArch& model, const GpuSpec& gpu, Precision weights,
+                                     std::int64_t num_gpus) {
+  return num_gpus * usable_bytes(gpu) - weight_bytes(model, weights);
+}
+
+Fit planner_fit(const Deployment& deployment, std::int64_t context, std::int64_t sequences) {
+  const ModelArch& model = deployment.model;
+  const std::int64_t num_gpus = deployment.tensor_parallel_size * deployment.pipeline_parallel_size;
+  const std::int64_t budget = planner_kv_budget_bytes(model, deployment.gpu, deployment.weights, num_gpus);
+  if (context > planner_context(model)) {
+    return Fit::kNoSuchContext;
+  }
+  if (budget <= 0) {
+    return Fit::kWeightsDoNotFit;
+  }
+  const std::int64_t per_token = kv_bytes_per_token(model) / (deployment.kv_cache == Precision::kFp8 ? 2 : 1);
+  return sequences > budget / (context * per_token) ? Fit::kKvExceeded : Fit::kFits;
+}
+
 ScenarioMatrix scenario_matrix(const ModelArch& model, const GpuSpec& gpu, Precision weights,
                                std::int64_t num_gpus) {
   BOOST_ASSERT(num_gpus >= 1);
   ScenarioMatrix matrix;
   matrix.num_gpus = num_gpus;
   matrix.weight_bytes = weight_bytes(model, weights);
-  matrix.kv_budget_bytes = num_gpus * usable_bytes(gpu) - matrix.weight_bytes;
+  matrix.kv_budget_bytes = planner_kv_budget_bytes(model, gpu, weights, num_gpus);
   const bool weights_fit = matrix.kv_budget_bytes > 0;
   std::ranges::transform(kPlannerContexts, matrix.rows.begin(), [&](std::int64_t context) {
     return scenario_row(model, context, weights_fit,

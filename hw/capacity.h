@@ -61,6 +61,15 @@ struct ScenarioMatrix {
 [[nodiscard]] ScenarioMatrix scenario_matrix(const ModelArch& model, const GpuSpec& gpu, Precision weights,
                                              std::int64_t num_gpus = 1);
 
+/// One cell of it for any context and number of sequences: `deployment`'s model,
+/// weights and GPUs. A KV cache in FP8 takes one byte a value, all others two.
+[[nodiscard]] Fit planner_fit(const Deployment& deployment, std::int64_t context, std::int64_t sequences);
+
+/// What the planner leaves for the KV cache, of all GPUs together; negative if the
+/// weights do not fit.
+[[nodiscard]] std::int64_t planner_kv_budget_bytes(const ModelArch& model, const GpuSpec& gpu,
+                                                   Precision weights, std::int64_t num_gpus);
+
 /// The same table by vLLM's sizing of `deployment` (its max_model_len plays no
 /// part): the sequences whose blocks are free at once, the null block aside.
 [[nodiscard]] ScenarioMatrix scenario_matrix_by_vllm(const Deployment& deployment);

@@ -126,45 +126,6 @@ class Figures {
   std::string file_;
 };
 
-GpuSpec parse_gpu(std::string_view text, const std::string& file) {
-  pb::GpuSpec proto;
-  FirstError error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  if (!parser.ParseFromString(std::string(text), &proto)) {
-    throw SpecError(fmt::format("{}: {}", file, error.text));
-  }
-  if (proto.name().empty()) {
-    throw SpecError(fmt::format("{}: field 'name' is missing", file));
-  }
-  const Figures figures(file);
-  GpuSpec gpu;
-  gpu.name = proto.name();
-  gpu.full_name = proto.full_name().empty() ? proto.name() : proto.full_name();
-  gpu.nominal_memory_bytes =
-      figures.of("nominal_memory", proto.has_nominal_memory(), proto.nominal_memory(), "GB MB MiB");
-  gpu.memory_bytes = std::llround(
-      figures.of("reported_memory", proto.has_reported_memory(), proto.reported_memory(), "GB MB MiB"));
-  gpu.bandwidth_bytes_per_s =
-      figures.of("memory_bandwidth", proto.has_memory_bandwidth(), proto.memory_bandwidth(), "GB/s TB/s");
-  gpu.l2_bytes = figures.of("l2_size", proto.has_l2_size(), proto.l2_size(), "MB MiB");
-  gpu.l2_bandwidth_bytes_per_s =
-      figures.of("l2_bandwidth", proto.has_l2_bandwidth(), proto.l2_bandwidth(), "GB/s TB/s");
-  gpu.bf16_flops_per_s = figures.of("bf16_peak", proto.has_bf16_peak(), proto.bf16_peak(), "TFLOP/s");
-  gpu.fp8_flops_per_s =
-      proto.has_fp8_peak() ? figures.of("fp8_peak", true, proto.fp8_peak(), "TFLOP/s") : gpu.bf16_flops_per_s;
-  gpu.num_sms = std::llround(figures.of("sm_count", proto.has_sm_count(), proto.sm_count(), "count"));
-  gpu.clock_hz = figures.of("boost_clock", proto.has_boost_clock(), proto.boost_clock(), "MHz");
-  gpu.link_bytes_per_s =
-      figures.of("link_bandwidth", proto.has_link_bandwidth(), proto.link_bandwidth(), "GB/s TB/s");
-  gpu.link_latency_s = figures.of("link_latency", proto.has_link_latency(), proto.link_latency(), "us");
-  gpu.nvlink = proto.nvlink();
-  gpu.data_centre_blackwell = proto.data_centre_blackwell();
-  gpu.a100 = lower(gpu.name).rfind("a100", 0) == 0;
-  gpu.source = proto.memory_bandwidth().source();
-  return gpu;
-}
-
 // Repositories of quantised copies are named after the original, with a suffix.
 // Some publishers' FP8 copies bring scales for the activations.
 struct QuantisedSuffix {
@@ -252,9 +213,51 @@ const std::vector<std::string>& gpu_names() {
   return names;
 }
 
+GpuSpec parse_gpu(std::string_view text, const std::string& file) {
+  pb::GpuSpec proto;
+  FirstError error;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(std::string(text), &proto)) {
+    throw SpecError(fmt::format("{}: {}", file, error.text));
+  }
+  if (proto.name().empty()) {
+    throw SpecError(fmt::format("{}: field 'name' is missing", file));
+  }
+  const Figures figures(file);
+  GpuSpec gpu;
+  gpu.name = proto.name();
+  gpu.full_name = proto.full_name().empty() ? proto.name() : proto.full_name();
+  gpu.nominal_memory_bytes =
+      figures.of("nominal_memory", proto.has_nominal_memory(), proto.nominal_memory(), "GB MB MiB");
+  gpu.memory_bytes = std::llround(
+      figures.of("reported_memory", proto.has_reported_memory(), proto.reported_memory(), "GB MB MiB"));
+  gpu.bandwidth_bytes_per_s =
+      figures.of("memory_bandwidth", proto.has_memory_bandwidth(), proto.memory_bandwidth(), "GB/s TB/s");
+  gpu.l2_bytes = figures.of("l2_size", proto.has_l2_size(), proto.l2_size(), "MB MiB");
+  gpu.l2_bandwidth_bytes_per_s =
+      figures.of("l2_bandwidth", proto.has_l2_bandwidth(), proto.l2_bandwidth(), "GB/s TB/s");
+  gpu.bf16_flops_per_s = figures.of("bf16_peak", proto.has_bf16_peak(), proto.bf16_peak(), "TFLOP/s");
+  gpu.fp8_flops_per_s =
+      proto.has_fp8_peak() ? figures.of("fp8_peak", true, proto.fp8_peak(), "TFLOP/s") : gpu.bf16_flops_per_s;
+  gpu.num_sms = std::llround(figures.of("sm_count", proto.has_sm_count(), proto.sm_count(), "count"));
+  gpu.clock_hz = figures.of("boost_clock", proto.has_boost_clock(), proto.boost_clock(), "MHz");
+  gpu.link_bytes_per_s =
+      figures.of("link_bandwidth", proto.has_link_bandwidth(), proto.link_bandwidth(), "GB/s TB/s");
+  gpu.link_latency_s = figures.of("link_latency", proto.has_link_latency(), proto.link_latency(), "us");
+  gpu.nvlink = proto.nvlink();
+  gpu.data_centre_blackwell = proto.data_centre_blackwell();
+  gpu.a100 = lower(gpu.name).rfind("a100", 0) == 0;
+  gpu.source = proto.memory_bandwidth().source();
+  gpu.rates_file = proto.rates();
+  return gpu;
+}
+
 GpuSpec load_gpu(const std::string& name) {
   if (name.ends_with(".textproto")) {
-    return parse_gpu(read_file(name), name);
+    GpuSpec gpu = parse_gpu(read_file(name), name);
+    if (!gpu.rates_file.empty()) gpu.rates_file = (fs::path(name).parent_path() / gpu.rates_file).string();
+    return gpu;
   }
   for (const EmbeddedText& gpu : bundled::gpus()) {
     if (lower(name) == gpu.name) {

@@ -29,21 +29,6 @@ std::int64_t round_up(std::int64_t value, std::int64_t quantum) {
 
 }  // namespace
 
-std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  while (n > 0) {
-    // Whole parts of a and b, then the lattice points under the rest's line, counted along the other axis.
-    sum += n * (n - 1) / 2 * (a / m) + n * (b / m);
-    a %= m;
-    b %= m;
-    const std::int64_t top = a * n + b;
-    n = top / m;
-    b = top % m;
-    std::swap(a, m);
-  }
-  return sum;
-}
-
 CompiledTerms::CompiledTerms(const StepTerms& terms, const ServerCosts& costs)
     : terms_(terms),
       kernel_launches_(terms.num_kernels() * ticks(costs.host_kernel_s)),
@@ -102,11 +87,9 @@ const CompiledTerms::Plane& CompiledTerms::decode_plane(std::size_t attention, s
                             static_cast<std::uint64_t>(place.sum.index);
   LastCell& last = last_decode_[attention];
   if (last.key != key) {
-    const auto [found, is_new] = decodes_[attention].try_emplace(key);
-    if (is_new) found->second = make_decode_cell(attention, count, place);
-    last = {key, &found->second};  // Maps of nodes: it stays where it is.
+    last = {key, decodes_[attention].get(key, [&] { return make_decode_cell(attention, count, place); })};
   }
-  return place.is_lower() ? last.cell->lower : last.cell->upper;
+  return place.is_lower() ? last.cell.lower : last.cell.upper;
 }
 
 std::int64_t CompiledTerms::decode_ticks(std::size_t attention, const DecodeAttentionShape& shape) const {
@@ -119,17 +102,15 @@ const CompiledTerms::ChunkCell& CompiledTerms::chunk_cell(std::size_t attention,
                                                           const LatticeCell& computed) const {
   const std::uint64_t key =
       (static_cast<std::uint64_t>(num_tokens) << 16) | static_cast<std::uint64_t>(computed.index);
-  const auto [found, is_new] = chunks_[attention].try_emplace(key);
-  if (is_new) {
+  return chunks_[attention].get(key, [&] {
     const Chunk begin{num_tokens, computed.begin}, end{num_tokens, computed.begin + computed.width};
     const auto line = [&](double from_s, double to_s) {
       const std::int64_t from = round_up(ticks(from_s), computed.width);
       return Line{from, (round_up(ticks(to_s), computed.width) - from) / computed.width};
     };
-    found->second = {line(terms_.chunk_alone(attention, begin), terms_.chunk_alone(attention, end)),
+    return ChunkCell{line(terms_.chunk_alone(attention, begin), terms_.chunk_alone(attention, end)),
                      line(terms_.chunk_shared(attention, begin), terms_.chunk_shared(attention, end))};
-  }
-  return found->second;
+  });
 }
 
 std::int64_t CompiledTerms::chunk_ticks(std::size_t attention, std::span<const Chunk> chunks) const {
@@ -186,38 +167,31 @@ std::int64_t CompiledTerms::steps_inside(const Place& place, std::int64_t count)
   return steps;
 }
 
-std::chrono::nanoseconds CompiledTerms::decode_run_time(const StepShape& first,
-                                                        std::int64_t num_steps) const {
+void CompiledTerms::decode_run(const StepShape& first, std::span<StepTime> times) const {
   BOOST_ASSERT_MSG(first.chunks.empty() && first.decodes.count > 0, "a run consists of decodes alone");
   const std::int64_t count = first.decodes.count;
   const bool recorded = first.graph_mode == GraphMode::kFull;
   const std::int64_t others = other_ticks(first);
-  const std::int64_t on_top = step_ + sequence_ * count + (recorded ? 0 : unrecorded_) + kTick - 1;
+  const std::int64_t on_top = step_ + sequence_ * count + (recorded ? 0 : unrecorded_);
   std::int64_t sum = first.decodes.context_sum;
   std::int64_t longest = first.decodes.context_max;
-  std::int64_t total = 0;
-  while (num_steps > 0) {
+  for (std::size_t done = 0; done < times.size();) {
     const Place place = place_of(count, sum, longest);
-    const std::int64_t steps = std::min(num_steps, steps_inside(place, count));
-    std::int64_t base = others, slope = 0;
+    const std::int64_t steps = std::min(static_cast<std::int64_t>(times.size() - done), steps_inside(place, count));
+    std::int64_t kernels = others, slope = 0;
     for (std::size_t a = 0; a < terms_.num_attentions(); ++a) {
-      BOOST_ASSERT_MSG(terms_.decode_heads(a).window == 0, "a run is summed without windows");
+      BOOST_ASSERT_MSG(terms_.decode_heads(a).window == 0, "a run is taken without windows");
       const Plane& plane = decode_plane(a, count, place);
-      base += plane.base + plane.sum_slope * place.right + plane.longest_slope * place.up;
+      kernels += plane.base + plane.sum_slope * place.right + plane.longest_slope * place.up;
       slope += plane.sum_slope * count + (count > 1 ? plane.longest_slope : 0);
     }
-    // While launching takes longer than the kernels do, all steps take as long as launching.
-    std::int64_t bound = 0;
-    if (!recorded && base < kernel_launches_) {
-      bound = slope == 0 ? steps : std::min(steps, (kernel_launches_ - base + slope - 1) / slope);
-      total += bound * ((kernel_launches_ + on_top) >> kTickBits);
+    for (std::int64_t step = 0; step < steps; ++step, ++done, kernels += slope) {
+      // While launching takes longer than the kernels do, a step takes as long as launching.
+      times[done].device = whole((recorded ? kernels : std::max(kernels, kernel_launches_)) + on_top);
     }
-    total += floor_sum(steps - bound, kTick, slope, base + slope * bound + on_top);
     sum += steps * count;
     longest += steps;
-    num_steps -= steps;
   }
-  return std::chrono::nanoseconds(total);
 }
 
 }  // namespace kneepoint::hw

@@ -22,8 +22,8 @@
 //       | 00 ------ 10 --- sum    a step grows, not by a nanosecond.
 //
 // k decode steps in a row raise the sum by n and the longest by 1 each: inside a
-// triangle their times are floor((a i + b) / 2^16), whose sum over i is known in
-// closed form ("floor sum"), equal to k single steps to the nanosecond.
+// triangle their times are floor((a i + b) / 2^16), an addition and a shift a step,
+// equal to single steps to the nanosecond.
 //
 // Tables fill on first use. What they hold does not depend on the order of use.
 // Not for several threads at once: each simulation has its own.
@@ -32,7 +32,6 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "hw/lattice.h"
@@ -40,9 +39,48 @@
 
 namespace kneepoint::hw {
 
-/// Sum over i = 0 .. n-1 of floor((a i + b) / m); n, a, b >= 0, m > 0. Steps as
-/// Euclid's algorithm does: O(log m).
-[[nodiscard]] std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b);
+/// Cells by key in one array, probed linearly: a look-up is one cache line or two.
+template <class Cell>
+class CellTable {
+ public:
+  static constexpr std::uint64_t kNoKey = ~std::uint64_t{0};
+
+  /// The cell of `key`, made by `make()` if it is new. Valid until the next call.
+  template <class Make>
+  const Cell& get(std::uint64_t key, Make make) {
+    std::size_t at = place(key);
+    if (entries_[at].key == kNoKey) {
+      if (3 * ++size_ > 2 * entries_.size()) {
+        grow();
+        at = place(key);
+      }
+      entries_[at] = {key, make()};
+    }
+    return entries_[at].cell;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t key = kNoKey;
+    Cell cell;
+  };
+  [[nodiscard]] std::size_t place(std::uint64_t key) const {
+    const std::size_t mask = entries_.size() - 1;
+    std::size_t at = static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ULL) >> 20) & mask;
+    while (entries_[at].key != key && entries_[at].key != kNoKey) at = (at + 1) & mask;
+    return at;
+  }
+  void grow() {
+    std::vector<Entry> old(2 * entries_.size());
+    old.swap(entries_);
+    for (const Entry& entry : old) {
+      if (entry.key != kNoKey) entries_[place(entry.key)] = entry;
+    }
+  }
+
+  std::vector<Entry> entries_ = std::vector<Entry>(64);
+  std::size_t size_ = 0;
+};
 
 class CompiledTerms {
  public:
@@ -54,10 +92,9 @@ class CompiledTerms {
   /// The device's time, rounded up to a nanosecond.
   [[nodiscard]] std::chrono::nanoseconds device_time(const StepShape& step) const;
 
-  /// Sum of the device times of `num_steps` steps that begin with `first` and each
-  /// give every decode one token more. For steps of decodes alone, without windows.
-  [[nodiscard]] std::chrono::nanoseconds decode_run_time(const StepShape& first,
-                                                         std::int64_t num_steps) const;
+  /// Device times of steps in a row that begin with `first` and each give every decode
+  /// one token more. For steps of decodes alone, without windows.
+  void decode_run(const StepShape& first, std::span<StepTime> times) const;
 
  private:
   // A plane over a triangle, through the cell's corner at the origin.
@@ -86,11 +123,9 @@ class CompiledTerms {
   };
   // What a look-up found last; steps in a row mostly ask for it again.
   struct LastCell {
-    std::uint64_t key = ~std::uint64_t{0};
-    const DecodeCell* cell = nullptr;
+    std::uint64_t key = CellTable<DecodeCell>::kNoKey;
+    DecodeCell cell;
   };
-  template <class Value>
-  using Cells = std::unordered_map<std::uint64_t, Value>;
 
   [[nodiscard]] static Place place_of(std::int64_t count, std::int64_t sum, std::int64_t longest);
   [[nodiscard]] static std::int64_t steps_inside(const Place& place, std::int64_t count);
@@ -114,9 +149,9 @@ class CompiledTerms {
   std::int64_t unrecorded_ = 0;
   std::int64_t mixed_ = 0;  // Factor of decode attention beside a prefill, in 2^-12.
   mutable std::vector<std::int64_t> by_rows_[4];
-  mutable std::vector<Cells<DecodeCell>> decodes_;  // By attention; so the next two.
+  mutable std::vector<CellTable<DecodeCell>> decodes_;  // By attention; so the next two.
   mutable std::vector<LastCell> last_decode_;
-  mutable std::vector<Cells<ChunkCell>> chunks_;
+  mutable std::vector<CellTable<ChunkCell>> chunks_;
 };
 
 }  // namespace kneepoint::hw

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "hw/operator_graph.h"
 #include "hw/spec_error.h"
 
 namespace kneepoint::hw {
@@ -14,8 +15,6 @@ namespace {
 
 constexpr double kSecondsPerUs = 1e-6;
 constexpr std::int64_t kFittedHeadSize = 128;
-// 4 bits, and a bf16 scale for each group of 128 weights.
-constexpr double kInt4Bytes = 0.5 + 2.0 / 128;
 
 struct CollectiveName {
   Collective op;
@@ -60,9 +59,7 @@ std::size_t kv_index(Precision precision) {
   return precision == Precision::kFp8 ? 1 : 0;
 }
 
-double weight_bytes(Precision precision) {
-  return precision == Precision::kInt4 ? kInt4Bytes : precision == Precision::kFp8 ? 1 : 2;
-}
+constexpr std::string_view kNotMeasured = "not measured on this GPU, estimated from its data sheet";
 
 }  // namespace
 
@@ -72,18 +69,28 @@ FittedTimes::Fitted<Params> FittedTimes::fitted(const Rates& rates, std::string_
   return {parameters_of(rates, family, table), rates.family(family).ranges};
 }
 
+template <class Params>
+FittedTimes::Perhaps<Params> FittedTimes::fitted_if_there(const Rates& rates, std::string_view family,
+                                                          std::span<const ParameterSpec<Params>> table) {
+  if (rates.find(family) != nullptr) return fitted(rates, family, table);
+  lacking_.emplace_back(family);
+  return std::nullopt;
+}
+
 FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
     : roof_(roof_of(gpu)),
       link_bytes_per_us_(gpu.link_bytes_per_s * kSecondsPerUs),
+      data_sheet_(gpu),
       provenance_(rates.source),
       gemm_bf16_(fitted(rates, "gemm_bf16", gemm_bf16_parameters())),
-      gemm_fp8_(fitted(rates, "gemm_fp8", gemm_fp8_parameters())),
+      gemm_fp8_(fitted_if_there(rates, "gemm_fp8", gemm_fp8_parameters())),
       decode_{fitted(rates, "decode_attention_bf16", decode_attention_parameters()),
-              fitted(rates, "decode_attention_fp8", decode_attention_parameters())},
+              fitted_if_there(rates, "decode_attention_fp8", decode_attention_parameters())},
       prefill_{fitted(rates, "prefill_attention_bf16", prefill_attention_parameters()),
-               fitted(rates, "prefill_attention_fp8", prefill_attention_parameters())},
-      moe_{fitted(rates, "moe_bf16", moe_parameters()), fitted(rates, "moe_fp8", moe_parameters()),
-           fitted(rates, "moe_bf16_ep", moe_parameters()), fitted(rates, "moe_fp8_ep", moe_parameters())},
+               fitted_if_there(rates, "prefill_attention_fp8", prefill_attention_parameters())},
+      moe_{fitted_if_there(rates, "moe_bf16", moe_parameters()), fitted_if_there(rates, "moe_fp8", moe_parameters()),
+           fitted_if_there(rates, "moe_bf16_ep", moe_parameters()),
+           fitted_if_there(rates, "moe_fp8_ep", moe_parameters())},
       elementwise_(fitted(rates, "elementwise", elementwise_parameters())) {
   if (rates.gpu != gpu.name) {
     throw SpecError(
@@ -92,9 +99,16 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
   for (const CollectiveName& collective : kCollectives) {
     for (const std::int64_t num_gpus : kGpuCounts) {
       const std::string family = fmt::format("{}_{}", collective.name, num_gpus);
+      if (rates.find(family) == nullptr) {
+        lacking_.push_back(family);
+        continue;
+      }
       collectives_.push_back({collective.op, num_gpus, parameters_of(rates, family, collective_parameters()),
                               rates.family(family).ranges});
     }
+  }
+  if (!lacking_.empty()) {
+    provenance_ += fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));
   }
 }
 
@@ -103,14 +117,17 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
 OperatorTime FittedTimes::gemm(const GemmShape& shape, CacheState cache) const {
   if (shape.m == 0) return {0, Confidence::kMeasured};
   const bool extended = shape.precision == Precision::kInt4 || shape.static_scales;
-  const double us = shape.precision == Precision::kFp8
-                        ? gemm_fp8_us(shape, gemm_fp8_.params, roof_, cache)
+  const bool fp8 = shape.precision == Precision::kFp8;
+  if (fp8 && !gemm_fp8_) return data_sheet_.gemm(shape, cache);
+  const double us = fp8 ? gemm_fp8_us(shape, gemm_fp8_->params, roof_, cache)
                         : gemm_bf16_us(shape, weight_bytes(shape.precision), gemm_bf16_.params, roof_, cache);
   return timed(us, outside_range(shape), extended);
 }
 
 std::string FittedTimes::outside_range(const GemmShape& shape) const {
-  const auto& ranges = shape.precision == Precision::kFp8 ? gemm_fp8_.ranges : gemm_bf16_.ranges;
+  const bool fp8 = shape.precision == Precision::kFp8;
+  if (fp8 && !gemm_fp8_) return std::string(kNotMeasured);
+  const auto& ranges = fp8 ? gemm_fp8_->ranges : gemm_bf16_.ranges;
   return first_outside(ranges, {{"m", shape.m}, {"n", shape.n}, {"k", shape.k}});
 }
 
@@ -119,14 +136,18 @@ std::string FittedTimes::outside_range(const GemmShape& shape) const {
 OperatorTime FittedTimes::decode_attention(const DecodeAttentionShape& shape, CacheState cache) const {
   if (shape.count == 0) return {0, Confidence::kMeasured};
   const bool uneven = shape.context_max * shape.count != shape.context_sum;
-  const auto& params = decode_[kv_index(shape.kv_precision)].params;
+  const auto& rates = decode_[kv_index(shape.kv_precision)];
+  if (!rates) return data_sheet_.decode_attention(shape, cache);
+  const auto& params = rates->params;
   return timed(decode_attention_us(shape, params, roof_, cache), outside_range(shape), uneven);
 }
 
 std::string FittedTimes::outside_range(const DecodeAttentionShape& shape) const {
   const std::string head = other_head_size(shape.head_size);
   if (!head.empty()) return head;
-  return first_outside(decode_[kv_index(shape.kv_precision)].ranges,
+  const auto& rates = decode_[kv_index(shape.kv_precision)];
+  if (!rates) return std::string(kNotMeasured);
+  return first_outside(rates->ranges,
                        {{"sequences", shape.count},
                         {"context", shape.context_max},
                         {"query heads", shape.num_heads},
@@ -140,7 +161,9 @@ OperatorTime FittedTimes::prefill_attention(const PrefillAttentionShape& shape) 
 
 OperatorTime FittedTimes::prefill_attention(const PrefillAttentionShape& shape, CacheState cache) const {
   if (shape.num_tokens == 0 || shape.batch == 0) return {0, Confidence::kMeasured};
-  const auto& params = prefill_[kv_index(shape.kv_precision)].params;
+  const auto& rates = prefill_[kv_index(shape.kv_precision)];
+  if (!rates) return data_sheet_.prefill_attention(shape);
+  const auto& params = rates->params;
   constexpr std::int64_t kLeastMeasured = 16;
   const bool extended = shape.num_computed_tokens > 0 || shape.num_tokens < kLeastMeasured;
   return timed(prefill_attention_us(shape, params, roof_, cache), outside_range(shape), extended);
@@ -149,7 +172,9 @@ OperatorTime FittedTimes::prefill_attention(const PrefillAttentionShape& shape, 
 std::string FittedTimes::outside_range(const PrefillAttentionShape& shape) const {
   const std::string head = other_head_size(shape.head_size);
   if (!head.empty()) return head;
-  return first_outside(prefill_[kv_index(shape.kv_precision)].ranges, {{"sequences", shape.batch},
+  const auto& rates = prefill_[kv_index(shape.kv_precision)];
+  if (!rates) return std::string(kNotMeasured);
+  return first_outside(rates->ranges, {{"sequences", shape.batch},
                                                                        {"tokens", shape.num_tokens},
                                                                        {"query heads", shape.num_heads},
                                                                        {"KV heads", shape.num_kv_heads}});
@@ -157,17 +182,21 @@ std::string FittedTimes::outside_range(const PrefillAttentionShape& shape) const
 
 // Experts
 
-const FittedTimes::Fitted<MoeParams>& FittedTimes::moe_for(const MoeShape& shape) const {
+const FittedTimes::Perhaps<MoeParams>& FittedTimes::moe_for(const MoeShape& shape) const {
   return moe_[(shape.precision == Precision::kFp8 ? 1U : 0U) + (shape.moe_ep > 1 ? 2U : 0U)];
 }
 
 OperatorTime FittedTimes::moe(const MoeShape& shape, CacheState cache) const {
-  const double us = moe_us(shape, weight_bytes(shape.precision), moe_for(shape).params, roof_, cache);
+  const auto& rates = moe_for(shape);
+  if (!rates) return data_sheet_.moe(shape, cache);
+  const double us = moe_us(shape, weight_bytes(shape.precision), rates->params, roof_, cache);
   return timed(us, outside_range(shape), shape.precision == Precision::kInt4);
 }
 
 std::string FittedTimes::outside_range(const MoeShape& shape) const {
-  return first_outside(moe_for(shape).ranges, {{"tokens", shape.num_tokens},
+  const auto& rates = moe_for(shape);
+  if (!rates) return std::string(kNotMeasured);
+  return first_outside(rates->ranges, {{"tokens", shape.num_tokens},
                                                {"hidden size", shape.hidden_size},
                                                {"intermediate size", shape.intermediate_size},
                                                {"top_k", shape.top_k},
@@ -178,7 +207,7 @@ std::string FittedTimes::outside_range(const MoeShape& shape) const {
 
 // Collectives
 
-const CollectiveRates& FittedTimes::collective_for(const CollectiveShape& shape) const {
+const CollectiveRates* FittedTimes::collective_for(const CollectiveShape& shape) const {
   // A send is one half of an exchange between two.
   const bool send = shape.op == Collective::kSend;
   const Collective op = send ? Collective::kAllToAll : shape.op;
@@ -189,32 +218,36 @@ const CollectiveRates& FittedTimes::collective_for(const CollectiveShape& shape)
     best = &rates;
     if (rates.num_gpus >= num_gpus) break;
   }
-  return *best;
+  return best;
 }
 
 double FittedTimes::collective_us(const CollectiveShape& shape) const {
-  const CollectiveRates& rates = collective_for(shape);
+  const CollectiveRates& rates = *collective_for(shape);
   const auto bytes = static_cast<double>(shape.message_bytes);
-  const double num_gpus = static_cast<double>(shape.num_gpus);
-  if (shape.op == Collective::kSend) return hw::collective_us(2 * bytes, 2, rates.params, link_bytes_per_us_);
-  const double us = hw::collective_us(bytes, num_gpus, rates.params, link_bytes_per_us_);
+  const double crossing = collective_cost(shape).network_bytes;
+  if (shape.op == Collective::kSend) return hw::collective_us(2 * bytes, crossing, rates.params, link_bytes_per_us_);
+  const double us = hw::collective_us(bytes, crossing, rates.params, link_bytes_per_us_);
   // Past the largest group measured, every step of a ring adds its latency.
-  const double beyond = std::max(1.0, num_gpus / static_cast<double>(rates.num_gpus));
+  const double beyond = std::max(1.0, static_cast<double>(shape.num_gpus) / static_cast<double>(rates.num_gpus));
   return us * beyond;
 }
 
 OperatorTime FittedTimes::collective(const CollectiveShape& shape) const {
   if (shape.num_gpus < 2 || shape.message_bytes == 0) return {0, Confidence::kMeasured};
-  const bool other = shape.op == Collective::kSend || collective_for(shape).num_gpus != shape.num_gpus;
+  const CollectiveRates* rates = collective_for(shape);
+  if (rates == nullptr) return data_sheet_.collective(shape);
+  const bool other = shape.op == Collective::kSend || rates->num_gpus != shape.num_gpus;
   return timed(collective_us(shape), outside_range(shape), other);
 }
 
 std::string FittedTimes::outside_range(const CollectiveShape& shape) const {
   if (shape.num_gpus < 2 || shape.message_bytes == 0) return "";
+  const CollectiveRates* rates = collective_for(shape);
+  if (rates == nullptr) return std::string(kNotMeasured);
   if (shape.op != Collective::kSend && shape.num_gpus > kGpuCounts.back()) {
     return fmt::format("GPUs = {}, measured {} to {}", shape.num_gpus, kGpuCounts.front(), kGpuCounts.back());
   }
-  return first_outside(collective_for(shape).ranges, {{"message bytes", shape.message_bytes}});
+  return first_outside(rates->ranges, {{"message bytes", shape.message_bytes}});
 }
 
 OperatorTime FittedTimes::elementwise(const ElementwiseShape& shape) const {

@@ -5,6 +5,11 @@
 // between the rows); where a form is carried further by construction (context
 // before a prefill's new tokens, uneven contexts, INT4 weights, static scales)
 // "interpolated"; outside the range, or with another head size, "estimated".
+//
+// A user's own measurement may lack families (experts, collectives of a single GPU,
+// FP8 on a GPU without it). What is lacking is taken from the data sheet
+// (hw/roofline_times.h), is "estimated", and is named: in provenance(), and by
+// outside_range() for every operator concerned.
 #pragma once
 
 #include <array>
@@ -20,6 +25,7 @@
 #include "hw/operator_times.h"
 #include "hw/rates.h"
 #include "hw/roof.h"
+#include "hw/roofline_times.h"
 
 namespace kneepoint::hw {
 
@@ -33,7 +39,8 @@ struct CollectiveRates {
 
 class FittedTimes final : public OperatorTimes {
  public:
-  /// Throws SpecError if `rates` are another GPU's, or lack a family.
+  /// Throws SpecError if `rates` are another GPU's, or lack products, decode or
+  /// prefill attention in bf16 or elementwise operators.
   FittedTimes(const GpuSpec& gpu, const Rates& rates);
 
   [[nodiscard]] OperatorTime gemm(const GemmShape& shape, CacheState cache) const override;
@@ -62,22 +69,30 @@ class FittedTimes final : public OperatorTimes {
     std::vector<FittedRange> ranges;
   };
   template <class Params>
+  using Perhaps = std::optional<Fitted<Params>>;
+  template <class Params>
   [[nodiscard]] static Fitted<Params> fitted(const Rates& rates, std::string_view family,
                                              std::span<const ParameterSpec<Params>> table);
+  /// Empty if `rates` lack the family, which is then noted in lacking_.
+  template <class Params>
+  [[nodiscard]] Perhaps<Params> fitted_if_there(const Rates& rates, std::string_view family,
+                                                std::span<const ParameterSpec<Params>> table);
 
-  [[nodiscard]] const Fitted<MoeParams>& moe_for(const MoeShape& shape) const;
+  [[nodiscard]] const Perhaps<MoeParams>& moe_for(const MoeShape& shape) const;
   [[nodiscard]] double collective_us(const CollectiveShape& shape) const;
-  /// The set of lines for that many GPUs, else for the next larger number, else for the largest.
-  [[nodiscard]] const CollectiveRates& collective_for(const CollectiveShape& shape) const;
+  /// The set of lines for that many GPUs, else for the next larger number, else for the largest; null if none.
+  [[nodiscard]] const CollectiveRates* collective_for(const CollectiveShape& shape) const;
 
   Roof roof_;
   double link_bytes_per_us_ = 0;
+  RooflineTimes data_sheet_;  // For what lacks.
+  std::vector<std::string> lacking_;
   std::string provenance_;
   Fitted<GemmBf16Params> gemm_bf16_;
-  Fitted<GemmFp8Params> gemm_fp8_;
-  std::array<Fitted<DecodeAttentionParams>, 2> decode_;    // By KV precision: bf16, fp8.
-  std::array<Fitted<PrefillAttentionParams>, 2> prefill_;  // The same.
-  std::array<Fitted<MoeParams>, 4> moe_;                   // bf16, fp8, each with EP 1 and more.
+  Perhaps<GemmFp8Params> gemm_fp8_;
+  std::array<Perhaps<DecodeAttentionParams>, 2> decode_;    // By KV precision: bf16, fp8.
+  std::array<Perhaps<PrefillAttentionParams>, 2> prefill_;  // The same.
+  std::array<Perhaps<MoeParams>, 4> moe_;                   // bf16, fp8, each with EP 1 and more.
   Fitted<ElementwiseParams> elementwise_;
   std::vector<CollectiveRates> collectives_;  // Ordered by operation and number of GPUs.
 };

@@ -23,7 +23,7 @@ std::span<const ParameterSpec<CollectiveParams>> collective_parameters() {
   return kParameters;
 }
 
-double collective_us(double message_bytes, double num_gpus, const CollectiveParams& params,
+double collective_us(double message_bytes, double crossing_bytes, const CollectiveParams& params,
                      double link_bytes_per_us) {
   const auto line = [&](double latency_us, double gigabytes_per_s) {
     return latency_us + message_bytes / (gigabytes_per_s * kBytesPerUsOfAGigabyte);
@@ -31,8 +31,7 @@ double collective_us(double message_bytes, double num_gpus, const CollectivePara
   const double fastest =
       std::min({line(params.latency1_us, params.bandwidth1), line(params.latency2_us, params.bandwidth2),
                 line(params.latency3_us, params.bandwidth3)});
-  const double floor = message_bytes * (num_gpus - 1) / num_gpus / link_bytes_per_us;
-  return std::max(fastest, floor);
+  return std::max(fastest, crossing_bytes / link_bytes_per_us);
 }
 
 }  // namespace kneepoint::hw

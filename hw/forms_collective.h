@@ -11,7 +11,7 @@
 // One set of lines for each operation and number of GPUs, as measured.
 //
 // Units   microseconds, bytes (hw/roof.h).
-// Floor   message (R - 1) / R over the link's nominal rate: what each of R GPUs has to send.
+// Floor   what must cross a GPU's link, over its nominal rate (collective_cost(), hw/operator_graph.h).
 // Source  lines refitted by calibrate/ on measured tables; parameters in hw/rates/.
 //         R. Thakur et al., "Optimization of collective communication operations in MPICH", 2005.
 #pragma once
@@ -33,8 +33,8 @@ struct CollectiveParams {
 
 [[nodiscard]] std::span<const ParameterSpec<CollectiveParams>> collective_parameters();
 
-/// `link_bytes_per_us` is the nominal rate of one GPU's link, one direction.
-[[nodiscard]] double collective_us(double message_bytes, double num_gpus, const CollectiveParams& params,
+/// `crossing_bytes` have to cross one GPU's link, whose nominal rate in one direction is `link_bytes_per_us`.
+[[nodiscard]] double collective_us(double message_bytes, double crossing_bytes, const CollectiveParams& params,
                                    double link_bytes_per_us);
 
 }  // namespace kneepoint::hw

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kneepoint::hw {
@@ -32,13 +33,17 @@ struct GpuSpec {
   bool data_centre_blackwell = false;
   bool a100 = false;                 ///< vLLM's defaults set the A100 apart (spec.md 6).
   std::string source;                ///< Where the figures come from, one line.
+  std::string rates_file;            ///< Rates measured on it; empty: the bundled ones of its name, if any.
 };
 
 /// Names of the bundled GPUs, sorted.
 [[nodiscard]] const std::vector<std::string>& gpu_names();
 
 /// The bundled GPU `name`, or, if `name` is a path ending in ".textproto", the
-/// GPU in that file. Throws SpecError naming the closest known one.
+/// GPU in that file, and its rates_file then a path. Throws SpecError naming the closest known one.
 [[nodiscard]] GpuSpec load_gpu(const std::string& name);
+
+/// A GPU from the text of a .textproto; `label` names it in messages.
+[[nodiscard]] GpuSpec parse_gpu(std::string_view text, const std::string& label);
 
 }  // namespace kneepoint::hw

@@ -60,8 +60,15 @@ class MeasuredStepTimeModel final : public StepTimeModel {
   explicit MeasuredStepTimeModel(MeasuredServer server) : server_(std::move(server)) {}
 
   [[nodiscard]] StepTime step_time(const StepShape& shape) const override {
-    return {.host = to_nanoseconds(measured_gap_s(server_, shape)),
+    const bool prefill = std::any_of(shape.chunks.begin(), shape.chunks.end(),
+                                     [](const Chunk& chunk) { return chunk.num_tokens > 1; });
+    return {.host = to_nanoseconds(prefill ? server_.gap_with_prefill_s.value : 0.0),
             .device = to_nanoseconds(measured_elapsed_s(server_, shape))};
+  }
+
+  [[nodiscard]] std::chrono::nanoseconds turnaround(std::int64_t num_outputs) const override {
+    return to_nanoseconds(server_.gap_base_s.value +
+                          server_.gap_per_output_s.value * static_cast<double>(num_outputs));
   }
 
   [[nodiscard]] FrontEndTimes front_end() const override {
@@ -106,14 +113,6 @@ double measured_elapsed_s(const MeasuredServer& server, const StepShape& shape) 
                                      .attention_pairs = parts.attention_pairs,
                                      .sequences = static_cast<double>(parts.sequences),
                                      .context_sum = static_cast<double>(parts.context_sum)});
-}
-
-double measured_gap_s(const MeasuredServer& server, const StepShape& shape) {
-  const bool prefill = std::any_of(shape.chunks.begin(), shape.chunks.end(),
-                                   [](const Chunk& chunk) { return chunk.num_tokens > 1; });
-  return server.gap_base_s.value +
-         server.gap_per_output_s.value * static_cast<double>(shape.num_outputs_before) +
-         (prefill ? server.gap_with_prefill_s.value : 0.0);
 }
 
 std::unique_ptr<StepTimeModel> make_measured_step_time_model(MeasuredServer server) {

@@ -14,9 +14,11 @@
 //
 //     gap = base + d (outputs of the step before) + e [the step has C > 0]
 //
-// In the terms of hw/step_time_model.h elapsed is the device's time and the gap
-// the host's; on an asynchronous server the gap hides behind the device, as it
-// does there. All coefficients are non-negative, so no time falls as a step grows.
+// In the terms of hw/step_time_model.h elapsed is the device's time. Of the gap,
+// base and outputs are the turnaround: the engine hands the tokens on before it
+// looks at its inputs, so that an arrival within it still joins the next step.
+// Only what the next step's own prefill costs comes after the plan, as host time.
+// All coefficients are non-negative, so no time falls as a step grows.
 #pragma once
 
 #include <cstdint>
@@ -103,8 +105,6 @@ struct MeasuredStepParts {
 
 /// Seconds of the forward pass of `shape`.
 [[nodiscard]] double measured_elapsed_s(const MeasuredServer& server, const StepShape& shape);
-/// Seconds between the step before and this one.
-[[nodiscard]] double measured_gap_s(const MeasuredServer& server, const StepShape& shape);
 
 /// Throws SpecError, naming file and field, if a number is missing, negative,
 /// not finite, or has no unit or source.

@@ -181,9 +181,14 @@ OperatorCost moe_cost(const MoeShape& s) {
       .bytes = weight_bytes(s.precision) * per_expert * surely_read + 2 * kActivationBytes * tokens * hidden};
 }
 
+// What must cross a GPU's link in one direction. Of gathered, scattered or exchanged
+// data a GPU has its own share already. Of an all-reduced message it lacks, for every
+// element, the sum over the others: all of the message comes in, even where a switch
+// adds up on the way.
 OperatorCost collective_cost(const CollectiveShape& s) {
   if (s.num_gpus < 2) return {};
-  const double share = s.op == Collective::kSend ? 1 : as_double(s.num_gpus - 1) / as_double(s.num_gpus);
+  const bool whole = s.op == Collective::kSend || s.op == Collective::kAllReduce;
+  const double share = whole ? 1 : as_double(s.num_gpus - 1) / as_double(s.num_gpus);
   return {.network_bytes = share * as_double(s.message_bytes)};
 }
 

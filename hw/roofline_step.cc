@@ -102,8 +102,7 @@ std::chrono::nanoseconds RooflineStep::draft_time(const StepShape& step) const {
 
 StepTime RooflineStep::step_time(const StepShape& step) const {
   StepTime time;
-  time.host =
-      to_nanoseconds(costs_.host_step_s + costs_.host_sequence_s * static_cast<double>(step.num_requests()));
+  time.host = host_time(step);
   time.device = stage_.device_time(step);
   if (all_stages_)
     time.pipeline = std::max(all_stages_->compiled.device_time(step) - time.device, time.pipeline);
@@ -111,9 +110,15 @@ StepTime RooflineStep::step_time(const StepShape& step) const {
   return time;
 }
 
-std::chrono::nanoseconds RooflineStep::decode_run_time(const StepShape& first, std::int64_t num_steps) const {
-  if (draft_) return StepTimeModel::decode_run_time(first, num_steps);
-  return stage_.decode_run_time(first, num_steps);
+void RooflineStep::decode_run(const StepShape& first, std::span<StepTime> times) const {
+  if (draft_ || all_stages_) return StepTimeModel::decode_run(first, times);
+  stage_.decode_run(first, times);
+  const std::chrono::nanoseconds host = host_time(first);
+  for (StepTime& time : times) time.host = host;
+}
+
+std::chrono::nanoseconds RooflineStep::host_time(const StepShape& step) const {
+  return to_nanoseconds(costs_.host_step_s + costs_.host_sequence_s * static_cast<double>(step.num_requests()));
 }
 
 double RooflineStep::device_seconds(const StepShape& step) const {
@@ -205,6 +210,7 @@ std::vector<Extrapolation> RooflineStep::extrapolations(const StepShape& step) c
 
 std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu, const std::string& rates_file) {
   if (!rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(rates_file));
+  if (!gpu.rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(gpu.rates_file));
   const std::vector<std::string>& bundled = rates_names();
   if (std::ranges::find(bundled, gpu.name) != bundled.end()) {
     return std::make_unique<FittedTimes>(gpu, load_rates(gpu.name));

@@ -34,8 +34,7 @@ class RooflineStep final : public StepTimeModel {
   RooflineStep& operator=(const RooflineStep&) = delete;
 
   [[nodiscard]] StepTime step_time(const StepShape& step) const override;
-  [[nodiscard]] std::chrono::nanoseconds decode_run_time(const StepShape& first,
-                                                         std::int64_t num_steps) const override;
+  void decode_run(const StepShape& first, std::span<StepTime> times) const override;
   [[nodiscard]] FrontEndTimes front_end() const override;
   [[nodiscard]] std::span<const std::int64_t> attention_windows() const override { return windows_; }
   [[nodiscard]] std::vector<Extrapolation> extrapolations(const StepShape& step) const override;
@@ -53,6 +52,8 @@ class RooflineStep final : public StepTimeModel {
   [[nodiscard]] const ServerCosts& costs() const { return costs_; }
 
  private:
+  [[nodiscard]] std::chrono::nanoseconds host_time(const StepShape& step) const;
+
   struct Pass;  // One graph, its terms, its tables.
 
   Deployment deployment_;

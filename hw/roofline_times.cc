@@ -173,9 +173,10 @@ OperatorTime RooflineTimes::moe(const MoeShape& shape, CacheState) const {
 OperatorTime RooflineTimes::collective(const CollectiveShape& shape) const {
   if (shape.num_gpus < 2 || shape.message_bytes == 0) return estimated(0);
   const double gpus = as_double(shape.op == Collective::kSend ? 2 : shape.num_gpus);
-  // An all-reduce is a reduce-scatter and an all-gather: it sends everything twice.
-  const double passes = shape.op == Collective::kAllReduce ? 2 : 1;
-  const double bytes = passes * collective_cost(shape).network_bytes;
+  // An all-reduce is a reduce-scatter and an all-gather: it sends each GPU's share twice.
+  const double bytes = shape.op == Collective::kAllReduce
+                           ? 2 * as_double(shape.message_bytes) * (gpus - 1) / gpus
+                           : collective_cost(shape).network_bytes;
   const double latency =
       std::max(gpu_.link_latency_s, shares_.collective_launch_s) + (gpus - 2) * shares_.collective_per_gpu_s;
   return estimated(latency + bytes / (gpu_.link_bytes_per_s * shares_.link_share));

@@ -101,19 +101,17 @@ class StepTimeModel {
     return std::chrono::nanoseconds{0};
   }
 
-  /// Device time of `num_steps` steps in a row, the first of which is `first`, a step of decodes alone that samples
-  /// for all of them; each step after gives every decode one token of context more. Equal to the sum of their
-  /// step_time().device to the nanosecond; faster where the model knows how.
+  /// Times of as many steps in a row as `times` has room for, the first of which is `first`, a step of decodes alone
+  /// that samples for all of them; each step after gives every decode one token of context more. Equal to
+  /// step_time() to the nanosecond; faster where the model knows how.
   /// Requires attention_windows() to be empty.
-  [[nodiscard]] virtual std::chrono::nanoseconds decode_run_time(const StepShape& first, std::int64_t num_steps) const {
-    std::chrono::nanoseconds total{0};
+  virtual void decode_run(const StepShape& first, std::span<StepTime> times) const {
     StepShape step = first;
-    for (std::int64_t i = 0; i < num_steps; ++i) {
-      total += step_time(step).device;
+    for (StepTime& time : times) {
+      time = step_time(step);
       step.decodes.context_sum += step.decodes.count;
       step.decodes.context_max += 1;
     }
-    return total;
   }
 
   /// Window lengths of the layers that attend to a window, one per kind of

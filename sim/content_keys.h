@@ -26,7 +26,7 @@
 
 namespace kneepoint::sim {
 
-class ContentKeys final : public engine::BlockKeySource {
+class ContentKeys : public engine::BlockKeySource {
  public:
   explicit ContentKeys(std::int64_t block_size);
 
@@ -34,6 +34,7 @@ class ContentKeys final : public engine::BlockKeySource {
   void add(engine::RequestId id, const traces::TraceRecord& record);
   void remove(engine::RequestId id);
 
+  [[nodiscard]] bool is_private(engine::RequestId id) const override { return !shared_.contains(id); }
   [[nodiscard]] engine::BlockKey block_key(engine::RequestId id, std::int32_t index) override;
 
  private:

@@ -82,17 +82,17 @@ void resolve_policies(const pb::RunConfig& asked, RunConfig& config) {
   e.orca_reserve =
       choose("--orca-reserve", asked.has_orca_reserve() ? asked.orca_reserve() : "max", kReserves);
   if (asked.has_orca_reserve() && config.scheduler != "orca") {
-    throw UsageError("--orca-reserve is for --scheduler orca only; leave it out");
+    throw CannotRun("--orca-reserve is for --scheduler orca only; leave it out");
   }
   e.preemption_mode_swap =
       choose("--preemption-mode", asked.has_preemption_mode() ? asked.preemption_mode() : "recompute",
              kPreemptionModes);
   if ((asked.has_preemption_mode() || asked.has_swap_space()) && config.scheduler != "vllm-v0") {
-    throw UsageError(
+    throw CannotRun(
         "--preemption-mode and --swap-space are for --scheduler vllm-v0 only; vLLM V1 recomputes");
   }
   if (asked.has_swap_space() && !e.preemption_mode_swap) {
-    throw UsageError("--swap-space is for --preemption-mode swap only; leave it out");
+    throw CannotRun("--swap-space is for --preemption-mode swap only; leave it out");
   }
 }
 
@@ -134,7 +134,7 @@ void refuse_what_scheduler_lacks(const RunConfig& config) {
            Lack{"a model with a sliding window", e.sliding_window.has_value()},
        }) {
     if (lack.asked_for) {
-      throw UsageError(
+      throw CannotRun(
           fmt::format("scheduler {} has no {}; leave it out, or take vllm-v1", config.scheduler, lack.flag));
     }
   }
@@ -223,7 +223,7 @@ void resolve_context(const pb::RunConfig& asked, RunConfig& config) {
         fmt::format("--max-model-len is {}; give at least 2, or -1 for the largest that fits", length));
   }
   if (length > std::max(model.max_position_embeddings, model.yarn_context)) {
-    throw UsageError(fmt::format("--max-model-len {} is beyond the {} positions of {}; give at most that",
+    throw CannotRun(fmt::format("--max-model-len {} is beyond the {} positions of {}; give at most that",
                                  length, model.max_position_embeddings, config.model_name));
   }
   if (length > model.max_position_embeddings) {
@@ -315,6 +315,7 @@ RunConfig resolve(const pb::RunConfig& asked) {
   resolve_memory(asked, config);
   engine::validate(config.engine);
   resolve_client(asked, config);
+  resolve_limits_of_run(asked, config);
   resolve_report(asked, config);
   resolve_steps(asked, config);
   return config;

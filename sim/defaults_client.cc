@@ -84,6 +84,20 @@ void resolve_client(const pb::RunConfig& asked, RunConfig& config) {
       at_least("max-num-queued-tokens", asked.has_max_num_queued_tokens(), asked.max_num_queued_tokens(), 0);
 }
 
+void resolve_limits_of_run(const pb::RunConfig& asked, RunConfig& config) {
+  const auto seconds = [](const char* flag, bool given, double value) -> std::optional<double> {
+    if (given && (!(value > 0) || value > 1e9)) {
+      throw UsageError(fmt::format("--{} is {}; seconds above 0, at most 1e9, are needed", flag, value));
+    }
+    return given ? std::optional(value) : std::nullopt;
+  };
+  if (const auto limit = seconds("max-sim-time", asked.has_max_sim_time(), asked.max_sim_time())) {
+    config.limits.sim_time = to_sim_duration(*limit);
+  }
+  config.limits.wall_s = seconds("max-wall-time", asked.has_max_wall_time(), asked.max_wall_time());
+  config.limits.requests = at_least("max-requests", asked.has_max_requests(), asked.max_requests(), 1);
+}
+
 void resolve_report(const pb::RunConfig& asked, RunConfig& config) {
   ReportConfig& r = config.report;
   r.format = choose("--format", asked.has_format() ? asked.format() : "table", kFormats);

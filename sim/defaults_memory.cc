@@ -68,7 +68,7 @@ std::string ways_to_fit(const RunConfig& config) {
   const hw::MemoryBudget& m = config.memory;
   const double beside = m.activations + m.cuda_graphs + m.other;
   const double one_block = 2.0 * static_cast<double>(m.block_bytes);
-  throw UsageError(
+  throw CannotRun(
       fmt::format("{} does not fit: {:.1f} GiB of weights and {:.1f} GiB beside them per GPU, of which vLLM "
                   "may use {:.1f} GiB: "
                   "{:.1f} GiB short; give {}",
@@ -84,7 +84,7 @@ void check_override(const RunConfig& config) {
   if (m.weights + blocks > m.total) {
     const auto most =
         static_cast<std::int64_t>(std::max(0.0, m.total - m.weights) / static_cast<double>(m.block_bytes));
-    throw UsageError(
+    throw CannotRun(
         fmt::format("--num-gpu-blocks-override {}: {:.1f} GiB of KV and {:.1f} GiB of weights on a GPU of "
                     "{:.1f} GiB; give at most {}",
                     m.num_blocks, blocks / kGiB, m.weights / kGiB, m.total / kGiB, most));
@@ -114,7 +114,7 @@ void fit_context(const pb::RunConfig& asked, RunConfig& config) {
                     e.max_model_len < most ? "the largest that fits" : "the model's, which fits"));
   } else if (!holds_longest(config.memory, e) && !asked.has_num_gpu_blocks_override()) {
     const std::int64_t largest = hw::largest_model_len(config.memory, e.block_size);
-    throw UsageError(fmt::format(
+    throw CannotRun(fmt::format(
         "one request of max_model_len {} needs {} KV blocks and there are {} ({:.2f} GiB); the largest that "
         "fits is --max-model-len {}, or raise --gpu-memory-utilization, or give {}",
         e.max_model_len, blocks_of_longest(e) + 1, e.num_blocks, config.memory.kv_cache / kGiB, largest,
@@ -132,7 +132,7 @@ void resolve_swap(const pb::RunConfig& asked, RunConfig& config) {
     throw UsageError(fmt::format("--swap-space is {}; GiB of at least 0 are needed", swap_gib));
   }
   if (config.memory.block_bytes == 0) {
-    throw UsageError(
+    throw CannotRun(
         "--preemption-mode swap needs the size of a block, which a measured --server does not say");
   }
   const double blocks = swap_gib * kGiB / static_cast<double>(config.memory.block_bytes);
@@ -165,7 +165,7 @@ void resolve_memory(const pb::RunConfig& asked, RunConfig& config) {
   if (asked.has_num_gpu_blocks_override()) {
     check_override(config);
   } else if (e.num_blocks < kLeastBlocks && asked.has_kv_cache_memory_bytes()) {
-    throw UsageError(
+    throw CannotRun(
         fmt::format("--kv-cache-memory-bytes {} holds {} blocks of {} bytes; give room for two at least",
                     asked.kv_cache_memory_bytes(), e.num_blocks, config.memory.block_bytes));
   } else if (e.num_blocks < kLeastBlocks) {

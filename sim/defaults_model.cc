@@ -45,7 +45,7 @@ void resolve_weights(const pb::RunConfig& asked, RunConfig& config) {
   std::string given = asked.quantization();
   if (given == "compressed-tensors") {  // Names a file format; the config.json says which type.
     if (own.empty()) {
-      throw UsageError(
+      throw CannotRun(
           fmt::format("--quantization compressed-tensors: {} is not quantised; give fp8, awq or gptq",
                       config.model_name));
     }
@@ -56,7 +56,7 @@ void resolve_weights(const pb::RunConfig& asked, RunConfig& config) {
                   : choose(fmt::format("model {}: its quantisation", config.model_name), own, kQuantizations);
   d.weights = given.empty() ? of_model : choose("--quantization", given, kQuantizations);
   if (!own.empty() && d.weights != of_model) {
-    throw UsageError(
+    throw CannotRun(
         fmt::format("--quantization {} contradicts the {} weights of {}; leave it out, or give the "
                     "model that is not quantised",
                     given, own, config.model_name));

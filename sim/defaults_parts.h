@@ -21,8 +21,9 @@ void resolve_limits(const pb::RunConfig& asked, RunConfig& config);
 /// (sim/defaults_memory.cc).
 void resolve_memory(const pb::RunConfig& asked, RunConfig& config);
 
-/// Clients, admission, report (sim/defaults_client.cc).
+/// Clients, admission, what stops the run, report (sim/defaults_client.cc).
 void resolve_client(const pb::RunConfig& asked, RunConfig& config);
+void resolve_limits_of_run(const pb::RunConfig& asked, RunConfig& config);
 void resolve_report(const pb::RunConfig& asked, RunConfig& config);
 
 }  // namespace kneepoint::sim

@@ -16,7 +16,7 @@ constexpr SimDuration kIdleSleep = std::chrono::milliseconds(1);
 
 // So many computing steps in a row without one token for anybody are no
 // preemption that sorts itself out: the longest prefill takes far fewer.
-constexpr std::int64_t kStormSteps = 1'000'000;
+constexpr std::int64_t kStormSteps = 100'000;
 
 constexpr std::size_t kNumAdmissionStops = static_cast<std::size_t>(engine::AdmissionStop::kDraftRoom) + 1;
 
@@ -31,6 +31,7 @@ EventLoop::EventLoop(const RunConfig& config, Parts parts)
       front_end_(parts_.times.front_end()),
       keeps_cohort_(!config.engine.walk_decodes),
       outputs_(front_end_.output_per_request),
+      limits_(config.limits),
       load_(parts_.engine.load()),
       wait_by_cause_(kNumAdmissionStops) {}
 
@@ -38,11 +39,21 @@ RunSummary EventLoop::run() {
   const CrashContext context(config_.seed, events_);
   summary_.first_send = kNever;
   schedule_next_send();
-  while (!events_.empty() && !summary_.storm && !stopped()) {
+  while (!events_.empty() && !summary_.storm && !stopped() && !stops_early()) {
     dispatch(events_.pop());
   }
   close_books();
   return std::move(summary_);
+}
+
+// A limit that is reached with the last request is no limit to anything.
+bool EventLoop::stops_early() {
+  const bool reached = limits_.reached(events_.next_time(), books_.num_over());
+  if (!reached || (books_.num_over() == books_.num_sent() && parts_.client.next_send_time() == kNever)) {
+    return false;
+  }
+  summary_.stopped_by = limits_.which(books_.num_over());
+  return true;
 }
 
 void EventLoop::dispatch(const Event& event) {
@@ -51,14 +62,22 @@ void EventLoop::dispatch(const Event& event) {
     case EventKind::kClientSends: return client_sends();
     case EventKind::kEngineTurns: return engine_turns();
     case EventKind::kReachesEngine: return reaches_engine(live_of(event.subject));
-    case EventKind::kClientHasAnswer: return client_has_answer(live_of(event.subject));
+    case EventKind::kClientHasAnswer:
     case EventKind::kClientTimesOut:
     case EventKind::kAbortReachesEngine: break;
   }
-  // The two that may come when the request is already over.
+  // Those that may come when the request is already over: a client that gives up does not wait for an answer on
+  // its way, nor does one that has its answer give up.
   const auto found = live_.find(event.subject);
-  if (found != live_.end()) {
-    event.kind == EventKind::kClientTimesOut ? client_times_out(found->second) : abort_reaches_engine(found->second);
+  if (found == live_.end()) {
+    return;
+  }
+  if (event.kind == EventKind::kClientHasAnswer) {
+    client_has_answer(found->second);
+  } else if (event.kind == EventKind::kClientTimesOut) {
+    client_times_out(found->second);
+  } else {
+    abort_reaches_engine(found->second);
   }
 }
 
@@ -92,6 +111,7 @@ void EventLoop::client_sends() {
     live.record.wanted_output_tokens = send_.record.output_tokens;
     live.session = send_.record.session;
     summary_.first_send = std::min(summary_.first_send, now);
+    books_.sent(now);
     for (RunObserver* observer : parts_.observers) {
       observer->on_send(live.record);
     }
@@ -146,16 +166,24 @@ void EventLoop::client_times_out(Live& live) {
   client_is_done(live);
 }
 
-void EventLoop::client_has_answer(Live& live) { client_is_done(live); }
+void EventLoop::client_has_answer(Live& live) {
+  if (!live.client_done) {  // Else it gave up while a refusal was on its way.
+    client_is_done(live);
+  }
+}
 
 // The client's account of a request closes; a slot of its semaphore is free.
 void EventLoop::client_is_done(Live& live) {
   const Finished finished{live.record.index, live.session, events_.now()};
   check_causal_times(live.record);
+  if (!is_completed(live.record.end)) {
+    withdraw_tokens(live);
+  }
   for (RunObserver* observer : parts_.observers) {
     observer->on_request_end(live.record);
   }
   live.client_done = true;
+  books_.over(events_.now(), live.record.sent);
   forget_if_over(live);
   parts_.client.on_finished(finished);
   schedule_next_send();
@@ -163,6 +191,7 @@ void EventLoop::client_is_done(Live& live) {
 
 void EventLoop::forget_if_over(const Live& live) {
   if (live.client_done && live.server_done) {
+    books_.request_got(live.sampled);
     live_.erase(live.record.index);
   }
 }
@@ -215,68 +244,135 @@ void EventLoop::engine_turns() {
     record.cached_tokens = started.cached_tokens;
   }
   for (const engine::RequestId id : turn_.preempted) {
-    Live& live = live_of(id);
-    ++live.record.preemptions;
+    ++live_of(id).record.preemptions;
     ++summary_.preemptions;
     for (RunObserver* observer : parts_.observers) {
-      observer->on_preempt(live.record, events_.now());
+      observer->on_preempt(live_of(id).record, events_.now());
     }
-    if (live.cohort_since >= 0 && server_.idle_but_for_newest()) {
-      leave_cohort_unlisted(live);
-    }
+  }
+  for (const engine::RequestId id : turn_.paused) {
+    leave_cohort_unlisted(live_of(id));
   }
   for (const engine::RequestId id : turn_.ignored) {
     end_at_server(live_of(id), RequestEnd::kIgnored, events_.now() + front_end_.output);
   }
   note_load();
   blocked_by_plan_ = load_.num_waiting;
-  const bool nothing_runs = !server_.computing() && load_.num_running == 0;
-  if (nothing_runs && load_.num_waiting > 0) {
-    end_head_that_never_runs();
-  } else {
-    passed_over_ = engine::kNoRequest;
-  }
+  watch_head();
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
     events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   }
 }
 
-// Nothing runs, so the pool is as empty as it will ever be: a head that needs
-// more than all of it waits forever, and everyone behind it. vLLM hangs here.
-// And an engine that twice plans nothing for the same head, which has the whole
-// server to itself, never will: its policy cannot run it.
-void EventLoop::end_head_that_never_runs() {
-  const engine::RequestId id = parts_.engine.waiting_head();
-  const bool too_large = parts_.engine.blocks_needed_by_head() > load_.usable_blocks;
-  if (!too_large && std::exchange(passed_over_, id) != id) {
+// Where nothing runs the pool is as empty as it will ever be: a head that needs
+// more than all of it waits forever, and everyone behind it, or is preempted again
+// and again. vLLM hangs here. And an engine that twice plans nothing for the same
+// head, which has the whole server to itself, never will: its policy cannot run it.
+void EventLoop::watch_head() {
+  if (load_.num_running > 0 || load_.num_waiting == 0) {
+    passed_over_ = engine::kNoRequest;
     return;
   }
-  Live& head = live_of(id);
-  if (too_large) {
+  const engine::RequestId head = parts_.engine.waiting_head();
+  if (parts_.engine.blocks_needed_by_head() > load_.usable_blocks) {
+    if (server_.computing()) {  // What was planned before may still bring its last token.
+      doomed_ = {head, server_.num_in_flight()};
+    } else {
+      end_never_running(head, RequestEnd::kNeverFits);
+    }
+  } else if (!server_.computing() && std::exchange(passed_over_, head) == head) {
+    end_never_running(head, RequestEnd::kIgnored);
+  }
+}
+
+// One batch less that might bring the last token of a request too large for the pool.
+void EventLoop::watch_doomed() {
+  if (doomed_.id == engine::kNoRequest || --doomed_.batches_before > 0) {
+    return;
+  }
+  const engine::RequestId id = std::exchange(doomed_.id, engine::kNoRequest);
+  const auto found = live_.find(id);
+  if (found != live_.end() && !found->second.server_done) {
+    end_never_running(id, RequestEnd::kNeverFits);
+  }
+}
+
+void EventLoop::end_never_running(engine::RequestId id, RequestEnd end) {
+  Live& live = live_of(id);
+  if (end == RequestEnd::kNeverFits) {
     ++summary_.never_fit;
     summary_.hangs_from = std::min(summary_.hangs_from, events_.now());
   }
   parts_.engine.abort_request(id);
-  end_at_server(head, too_large ? RequestEnd::kNeverFits : RequestEnd::kIgnored, events_.now() + front_end_.output);
+  end_at_server(live, end, events_.now() + front_end_.output);
   note_load();
+}
+
+// Many steps at once, as long as nothing happens but that each running request
+// gets a token from each; false if not even the oldest step is such a one.
+bool EventLoop::steps_end_steadily() {
+  constexpr std::int64_t kMostTurns = 1 << 16;
+  const bool all_go_on = keeps_cohort_ && outputs_.all_go_on() && load_.num_running == outputs_.num_outputs();
+  if (!all_go_on || blocked_by_plan_ != load_.num_waiting) {  // The newest plan has not seen all who wait.
+    return false;
+  }
+  const std::int64_t turns = parts_.engine.steady_turns(kMostTurns);
+  if (turns == 0) {
+    return false;
+  }
+  const SimDuration turnaround = parts_.times.turnaround(outputs_.num_outputs());
+  const SimTime until = std::min(events_.next_time(), limits_.latest());
+  const std::int64_t done = server_.turn_steadily(turns, turnaround, until, [this](const Batch& batch) {
+    events_.advance_to(batch.record.end);
+    ++summary_.steps;
+    summary_.scheduled_tokens += batch.num_tokens;
+    books_.planned_tokens(batch.num_tokens);
+    books_.member_tokens(batch.record.generation_tokens);
+    books_.step_gave(outputs_.num_outputs());
+    outputs_.next_like_before(events_.now() + front_end_.output);
+    for (RunObserver* observer : parts_.observers) {
+      observer->on_step(batch.record);
+      observer->on_cohort_tokens(outputs_.cohort());
+    }
+  });
+  if (done == 0) {
+    return false;
+  }
+  steps_without_tokens_ = 0;
+  listed_.clear();
+  forget_old_outputs();
+  note_load();
+  step_end_planned_ = true;
+  events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
+  return true;
 }
 
 void EventLoop::oldest_step_ends() {
   step_end_planned_ = false;
   note_load();
+  if (steps_end_steadily()) {
+    return;
+  }
   const Batch& batch = server_.finish_oldest(*this, outcome_);
   const bool computed = batch.num_tokens > 0;
   if (computed) {
     ++summary_.steps;
     summary_.scheduled_tokens += batch.num_tokens;
+    books_.planned_tokens(batch.num_tokens);
+    books_.member_tokens(batch.record.context_tokens + batch.record.generation_tokens);
     for (RunObserver* observer : parts_.observers) {
       observer->on_step(batch.record);
     }
     watch_progress();
   }
   deliver_outputs();
+  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
+    books_.step_gave(tokens.num_tokens);
+  }
+  books_.step_gave(outcome_.num_emitted - static_cast<std::int64_t>(outcome_.emitted.size()));
   note_load();
+  watch_doomed();
   const bool nothing_can_run = !computed && server_.idle() && parts_.engine.has_requests();
   const SimDuration turnaround =
       computed ? parts_.times.turnaround(outcome_.num_emitted) : SimDuration{0};
@@ -344,7 +440,7 @@ void EventLoop::settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTim
   live.record.last_token = last;
 }
 
-// It was preempted with no output on its way: the step that ends next has none for it.
+// The step that ends next has no output for it.
 void EventLoop::leave_cohort_unlisted(Live& live) {
   std::int64_t place = 0;
   SimTime last{};
@@ -420,9 +516,6 @@ void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens) 
 
 // The server is done with a request; its client will know at `at_client`.
 void EventLoop::end_at_server(Live& live, RequestEnd end, SimTime at_client) {
-  if (!is_completed(end)) {
-    withdraw_tokens(live);
-  }
   live.record.end = end;
   live.record.last_token = at_client;
   leave_server(live);
@@ -437,6 +530,9 @@ void EventLoop::leave_server(Live& live) {
   live.server_done = true;
   if (!live.accepted) {
     return;
+  }
+  if (live.record.queued != kNever) {
+    books_.left_engine(events_.now() - live.record.queued);
   }
   if (!live.had_output) {
     admission_.on_first_output(live.record.prompt_tokens);
@@ -482,12 +578,17 @@ void EventLoop::note_load() {
   if (held.count() > 0) {
     running_time_ += Int128{held.count()} * load_.num_running;
     waiting_time_ += Int128{held.count()} * load_.num_waiting;
+    books_.engine_held(held, load_.num_running + load_.num_waiting);
     const std::int64_t blocked = std::min(blocked_by_plan_, load_.num_waiting);
     wait_by_cause_[static_cast<std::size_t>(server_.admission_stop())] += held * blocked;
     wait_for_next_step_ += held * (load_.num_waiting - blocked);
     last_load_change_ = now;
   }
-  load_ = parts_.engine.load();
+  const engine::EngineLoad load = parts_.engine.load();
+  if (load == load_) {
+    return;
+  }
+  load_ = load;
   summary_.peak_running = std::max(summary_.peak_running, load_.num_running);
   summary_.peak_waiting = std::max(summary_.peak_waiting, load_.num_waiting);
   summary_.peak_used_blocks = std::max(summary_.peak_used_blocks, load_.usable_blocks - load_.free_blocks);
@@ -498,14 +599,27 @@ void EventLoop::note_load() {
 
 void EventLoop::close_books() {
   note_load();
-  BOOST_ASSERT_MSG(summary_.storm || stopped() || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
-  summary_.unfinished = static_cast<std::int64_t>(live_.size());
+  const bool whole = !summary_.storm && !stopped() && summary_.stopped_by.empty();
+  BOOST_ASSERT_MSG(!whole || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
   summary_.end = events_.now();
+  for (const auto& [index, live] : live_) {
+    const std::int64_t unlisted = live.cohort_since < 0 ? 0 : outputs_.num_steps() - live.cohort_since;
+    books_.request_got(live.sampled + unlisted);
+    if (!live.server_done && live.record.queued != kNever) {
+      books_.left_engine(summary_.end - live.record.queued);
+    }
+    if (!live.client_done) {
+      books_.unfinished(summary_.end, live.record.sent);
+      ++summary_.unfinished;
+    }
+  }
+  summary_.sent = books_.num_sent();
+  summary_.audit = books_.close(summary_.end, whole, load_.free_blocks, load_.usable_blocks);
   if (summary_.first_send == kNever) {
     summary_.first_send = SimTime{};
   }
   for (const auto& [id, live] : live_) {
-    if (!live.server_done) {
+    if (!live.client_done) {
       withdraw_tokens(live);
     }
   }

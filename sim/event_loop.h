@@ -25,8 +25,10 @@
 #include "sim/event_queue.h"
 #include "sim/observer.h"
 #include "sim/output_order.h"
+#include "sim/paired_books.h"
 #include "sim/percentiles.h"
 #include "sim/run_config.h"
+#include "sim/run_limits.h"
 #include "sim/run_summary.h"
 #include "sim/server.h"
 #include "sim/stop_signal.h"
@@ -47,7 +49,7 @@ class EventLoop final : private Sampler {
 
   EventLoop(const RunConfig& config, Parts parts);
 
-  /// Runs until every request is over, or the signal says stop.
+  /// Runs until every request is over, a limit of the config is reached, or the signal says stop.
   [[nodiscard]] RunSummary run();
 
   [[nodiscard]] const EventQueue& events() const { return events_; }
@@ -81,6 +83,7 @@ class EventLoop final : private Sampler {
   void abort_reaches_engine(Live& live);
   void engine_turns();
   void oldest_step_ends();
+  [[nodiscard]] bool steps_end_steadily();
 
   void dispatch(const Event& event);
   void schedule_next_send();
@@ -98,9 +101,12 @@ class EventLoop final : private Sampler {
   void deliver_tokens(Live& live, const engine::EmittedTokens& tokens);
   void end_at_server(Live& live, RequestEnd end, SimTime at_client);
   void leave_server(Live& live);
-  void end_head_that_never_runs();
+  void watch_head();
+  void watch_doomed();
+  void end_never_running(engine::RequestId id, RequestEnd end);
   void watch_progress();
   void note_load();
+  [[nodiscard]] bool stops_early();
   void close_books();
   void check_causal_times(const RequestRecord& record) const;
   void sample(const Batch& batch, engine::StepResult& result) override;
@@ -118,6 +124,8 @@ class EventLoop final : private Sampler {
   EventQueue events_;
   std::unordered_map<std::uint64_t, Live> live_;
   RunSummary summary_;
+  LimitWatch limits_;
+  PairedBooks books_;
 
   SimTime next_send_planned_ = kNever;  // A kClientSends event stands for this time.
   bool turn_planned_ = false;           // A kEngineTurns event stands.
@@ -130,6 +138,11 @@ class EventLoop final : private Sampler {
   SimDuration wait_for_next_step_{0};       // By those who came after the newest plan.
   std::int64_t blocked_by_plan_ = 0;        // Waited on after the newest plan.
   std::int64_t steps_without_tokens_ = 0;
+  struct Doomed {
+    engine::RequestId id = engine::kNoRequest;
+    std::size_t batches_before = 0;  // In flight when it was found too large for the pool.
+  };
+  Doomed doomed_;
   engine::RequestId passed_over_ = engine::kNoRequest;  // The head when an idle engine last planned nothing.
 
   // Reused.

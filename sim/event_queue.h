@@ -59,6 +59,15 @@ class EventQueue {
     return next;
   }
 
+  /// When the next event is; kNever if there is none.
+  [[nodiscard]] SimTime next_time() const { return heap_.empty() ? kNever : heap_.top().event.time; }
+
+  /// Moves the clock without an event. Before: `time` is not before now, nor after the next event.
+  void advance_to(SimTime time) {
+    BOOST_ASSERT_MSG(time >= now_ && time <= next_time(), "CLOCK_FORWARD: passed an event over");
+    now_ = time;
+  }
+
   [[nodiscard]] SimTime now() const { return now_; }
   [[nodiscard]] std::uint64_t num_popped() const { return popped_; }
 

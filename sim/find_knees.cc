@@ -91,33 +91,35 @@ void explain(const KneeQuestion& question, const KneeResult& result, Knee& knee)
 // A knee with a change, by the seeds it shares with the knee without.
 WhatIf follow(const KneeQuestion& question, const Change& change, const SearchResult& found, const KneeResult& result,
               const Knee& headline, const std::function<void()>& on_run, std::int64_t& runs, std::int64_t& requests) {
-  const std::size_t seeds = std::min(kPairedSeeds, headline.by_seed.size());
-  const LoadPoint* point = nearest_point(result.points, headline.load);
+  const auto paired = std::find_if(found.first_knees.begin(), found.first_knees.end(),
+                                   [&](const Knee& knee) { return knee.kind == headline.kind; });
+  // A seed that found nothing leaves no gap in by_seed, so who is who is known of all seeds or of none.
+  const bool all = paired->by_seed.size() == question.seeds;
+  std::vector<double> before = all ? paired->by_seed : std::vector<double>(question.seeds, paired->load);
+  before.resize(std::min(kPairedSeeds, before.size()));
   KneeLab lab({.config = change.config,
                .axis = question.axis,
                .workload = change.workload != nullptr ? *change.workload : *question.workload,
                .make_times = question.make_times ? question.make_times : [&change] { return make_step_times(change.config); },
                .first_seed = question.config.seed,
-               .seeds = seeds,
+               .seeds = before.size(),
                .threads = question.threads,
                .keep_gaps = question.search.slo.needs_gaps(),
                .on_run = on_run});
   SearchOptions options = question.search;
-  options.step_time = false;
   const Knee* saturation = result.find(KneeKind::kSaturation);
   const bool same = saturation != nullptr && saturation->found() && headline.load > kSameAsSaturation * saturation->load;
   WhatIf answer;
   answer.change = change.name;
   answer.kind = headline.kind == KneeKind::kSlo && same && question.axis == LoadAxis::kRate ? KneeKind::kSaturation : headline.kind;
-  const std::vector<SeedKnee> knees = follow_knee(lab, options, answer.kind, headline.load, found.requests_a_run,
-                                                  static_cast<std::size_t>(point->warm_up_requests));
+  const std::vector<SeedKnee> knees = follow_knee(lab, options, answer.kind, before, found.requests_a_run, found.warm_up_at_knees);
   std::vector<double> factors;
   answer.status = KneeStatus::kFound;
   for (std::size_t seed = 0; seed < knees.size(); ++seed) {
     if (knees[seed].status != KneeStatus::kFound) {
       answer.status = knees[seed].status;
     }
-    factors.push_back(knees[seed].load / headline.by_seed[seed]);
+    factors.push_back(knees[seed].load / before[seed]);
   }
   const Estimate factor = mean_with_interval(factors);
   answer.factor = factor.value;

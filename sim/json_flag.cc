@@ -13,15 +13,26 @@ namespace {
 using Json = nlohmann::json;
 
 Json json_or_string(const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
+  Json value = parse_flat_json(text);
   return value.is_discarded() ? Json(text) : value;
 }
 
 }  // namespace
 
+Json parse_flat_json(const std::string& text) {
+  constexpr int kMaxDepth = 16;
+  bool too_deep = false;
+  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
+  Json value = Json::parse(text, bounded, false);
+  return too_deep ? Json(Json::value_t::discarded) : value;
+}
+
 void JsonFlag::add(const std::string& key, const std::string& value) {
   if (key.empty()) {
-    Json whole = Json::parse(value, nullptr, false);
+    Json whole = parse_flat_json(value);
     if (whole.is_number_integer() && name_ == "--compilation-config") {
       whole = Json{{"mode", whole}};  // -cc 3: a level alone.
     }
@@ -33,6 +44,9 @@ void JsonFlag::add(const std::string& key, const std::string& value) {
   }
   const bool appends = key.back() == '+';
   std::string path = key.substr(0, key.size() - (appends ? 1 : 0));
+  if (std::count(path.begin(), path.end(), '.') > 16) {
+    throw UsageError(fmt::format("{}: key {}... goes too deep", name_, key.substr(0, 40)));
+  }
   std::replace(path.begin(), path.end(), '.', '/');
   try {
     Json& place = json_[Json::json_pointer("/" + path)];

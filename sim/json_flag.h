@@ -11,6 +11,10 @@
 
 namespace kneepoint::sim {
 
+/// The value of `text`, or a discarded one if it is no JSON or nested deeper than any flag of vLLM's: copying,
+/// merging and printing go as deep as the value does.
+[[nodiscard]] nlohmann::json parse_flat_json(const std::string& text);
+
 class JsonFlag {
  public:
   /// `name` as messages call it: "--speculative-config".

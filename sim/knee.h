@@ -68,9 +68,10 @@ struct WaitShare {
 /// Whether the server keeps up with a load (sim/saturation.h).
 struct KeepsUp {
   bool keeps_up = true;
-  int runs_with_trend = 0;       ///< Of LoadPoint::runs.
-  double trend_t = 0;            ///< Median over the runs of the drift's t; above its critical value the queue grows.
-  double throughput_share = 1;   ///< Completions over arrivals, mean over the runs.
+  int runs_with_trend = 0;       ///< Of LoadPoint::runs, each tested alone.
+  double trend_t = 0;            ///< The drift's t, all runs together; above its critical value the queue grows.
+                                 ///< Closed loop: share of the requests in flight that wait.
+  double throughput_share = 1;   ///< Completions over arrivals.
 };
 
 /// All runs at one load.
@@ -128,6 +129,7 @@ struct Knee {
   double step_time_half_width = 0;
   double step_time_sensitivity = 0;  ///< Percent that the knee falls for one percent of step time.
   std::vector<double> by_seed;       ///< One a seed, if found.
+  std::int64_t requests_a_run = 0;   ///< That it was read from.
   std::string explanation;           ///< One line for people.
 
   [[nodiscard]] bool found() const { return status == KneeStatus::kFound; }

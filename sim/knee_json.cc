@@ -77,6 +77,7 @@ Json knee_of(const Knee& knee) {
   json["step_time_half_width"] = knee.step_time_half_width;
   json["step_time_sensitivity"] = knee.step_time_sensitivity;
   json["by_seed"] = knee.by_seed;
+  json["requests_a_run"] = knee.requests_a_run;
   json["explanation"] = knee.explanation;
   return json;
 }

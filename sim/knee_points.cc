@@ -6,12 +6,10 @@
 #include <string>
 
 #include "sim/interval.h"
+#include "sim/kneedle.h"
 
 namespace kneepoint::sim {
 namespace {
-
-constexpr double kElasticityStep = 1.01;
-constexpr std::size_t kElasticitySeeds = 3;
 
 // A figure of each run that has it, as a mean over the runs.
 class Runs {
@@ -44,18 +42,13 @@ LatencyEstimates latencies(const Column& column, SloMetric metric) {
   return {mean.estimate(), p50.estimate(), p95.estimate(), p99.estimate()};
 }
 
-KeepsUp keeps_up_of(const Column& column) {
+KeepsUp keeps_up_of(const Column& column, bool closed) {
   KeepsUp result;
-  std::vector<double> t;
-  Runs share;
-  for (const TrendTest& trend : column.trends) {
-    t.push_back(trend.t);
-    share.add(trend.throughput_share);
-    result.runs_with_trend += trend.keeps_up ? 0 : 1;
+  for (const RunLog& log : column.logs) {
+    result.runs_with_trend += test_together({&log, 1}, column.warm_up, closed).keeps_up ? 0 : 1;
   }
-  std::sort(t.begin(), t.end());
-  result.trend_t = t[t.size() / 2];
-  result.throughput_share = share.mean();
+  result.trend_t = column.trend.t;
+  result.throughput_share = column.trend.throughput_share;
   result.keeps_up = column.keeps_up();
   return result;
 }
@@ -147,41 +140,42 @@ bool meets(const Column& column) {
   return !column.margins.empty() && sum <= 0;
 }
 
-// Percent of p99 TTFT for one percent of step time. The run at 1.01 x in slow motion
-// is the run at x of a server one percent slower; the front end is as fast as ever.
-void fill_elasticity(KneeLab& lab, Sweep& sweep, std::vector<LoadPoint>& points) {
-  const std::size_t seeds = std::min(kElasticitySeeds, lab.seeds());
+// Percent of p99 TTFT for one percent of step time. The run at s x in slow motion is
+// the run at x of a server s times as slow, its front end as fast as ever, so with
+// f the front end's part of the p99
+//
+//     d ln p99 / d ln s = 1 - f / p99 + d ln p99 / d ln x
+//
+// and the slope over load is read off the same seed's other loads. In a closed loop
+// load is no rate: nothing but the first two terms.
+void fill_elasticity(const KneeLab& lab, const Sweep& sweep, std::vector<LoadPoint>& points) {
   const std::vector<Column>& columns = sweep.columns();
-  std::vector<Runs> slopes(columns.size());
-  std::vector<double> found(columns.size() * seeds, std::nan(""));
-  const auto p99 = [&](const LogView& view) {
-    const std::vector<double> values = sorted_ms(view, SloMetric::kTtft);
-    return values.empty() ? std::nan("") : percentile_of(values, 99);
-  };
-  lab.for_each(found.size(), [&](std::size_t i) {
-    const Column& column = columns[i / seeds];
-    const RunLog& here = column.logs[i % seeds];
-    if (points[i / seeds].beyond_saturation) {
-      return;
+  std::vector<Runs> found(columns.size());
+  for (std::size_t seed = 0; seed < lab.seeds(); ++seed) {
+    std::vector<CurvePoint> curve;
+    std::vector<std::size_t> place;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const std::vector<double> ttft = sorted_ms({columns[i].logs[seed], columns[i].warm_up, 1, 0}, SloMetric::kTtft);
+      const double p99 = ttft.empty() ? 0 : percentile_of(ttft, 99);
+      if (p99 > 0 && std::isfinite(p99) && (sweep.closed() || !points[i].beyond_saturation)) {
+        curve.push_back({std::log(columns[i].load), std::log(p99)});
+        place.push_back(i);
+      }
     }
-    const double base = p99({here, column.warm_up, 1, 0});
-    const double slow =
-        sweep.closed() ? p99({here, column.warm_up, kElasticityStep, lab.front_end_ns()})
-                       : p99({sweep.run(kElasticityStep * column.load, i % seeds, false), column.warm_up, kElasticityStep,
-                              lab.front_end_ns()});
-    found[i] = std::log(slow / base) / std::log(kElasticityStep);
-  });
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    slopes[i / seeds].add(found[i]);
+    const std::vector<double> slopes = curve.size() > 1 && !sweep.closed() ? monotone_slopes(curve) : std::vector<double>(curve.size(), 0.0);
+    for (std::size_t k = 0; k < place.size(); ++k) {
+      const double front_end = static_cast<double>(lab.front_end_ns()) / 1e6 / std::exp(curve[k].y);
+      found[place[k]].add(1 - front_end + slopes[k]);
+    }
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    points[i].elasticity = slopes[i].estimate();
+    points[i].elasticity = found[i].estimate();
   }
 }
 
 }  // namespace
 
-std::vector<LoadPoint> make_points(KneeLab& lab, Sweep& sweep, const SearchOptions& options, const Knee& saturation) {
+std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep, const SearchOptions& options, const Knee& saturation) {
   std::vector<LoadPoint> points;
   for (const Column& column : sweep.columns()) {
     LoadPoint point;
@@ -191,7 +185,7 @@ std::vector<LoadPoint> make_points(KneeLab& lab, Sweep& sweep, const SearchOptio
     point.warm_up_requests = static_cast<std::int64_t>(column.warm_up);
     point.stopped_early = static_cast<int>(
         std::count_if(column.logs.begin(), column.logs.end(), [](const RunLog& log) { return log.stopped; }));
-    point.keeps_up = keeps_up_of(column);
+    point.keeps_up = keeps_up_of(column, sweep.closed());
     point.beyond_saturation = !column.keeps_up() || (saturation.found() && column.load > saturation.load);
     point.meets_slo = meets(column) && (sweep.closed() || !point.beyond_saturation);
     point.ttft = latencies(column, SloMetric::kTtft);
@@ -209,9 +203,7 @@ std::vector<LoadPoint> make_points(KneeLab& lab, Sweep& sweep, const SearchOptio
     fill_waits(column, point);
     points.push_back(std::move(point));
   }
-  if (options.step_time) {
-    fill_elasticity(lab, sweep, points);
-  }
+  fill_elasticity(lab, sweep, points);
   return points;
 }
 

@@ -8,8 +8,8 @@
 
 namespace kneepoint::sim {
 
-/// By load. Runs each settled load once more, a percent higher, for its elasticity, if asked to.
-[[nodiscard]] std::vector<LoadPoint> make_points(KneeLab& lab, Sweep& sweep, const SearchOptions& options,
+/// By load.
+[[nodiscard]] std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep, const SearchOptions& options,
                                                  const Knee& saturation);
 
 }  // namespace kneepoint::sim

@@ -21,7 +21,17 @@ constexpr double kSlowdown = 1.02;
 // Following a knee: first load tried, as a multiple of where it was; steps from there.
 constexpr double kStartBeyond = 1.15;
 constexpr double kFollowStep = 1.4;
-constexpr int kMostFollows = 7;
+constexpr double kFirstStep = 1.05;  // Towards an SLO's root, each next one twice as far.
+constexpr int kMostFollows = 6;
+
+// Of all seeds, so that one slow one is not taken for a collapse.
+double mean_rate(const Column& column) {
+  double sum = 0;
+  for (const RunLog& log : column.logs) {
+    sum += completion_rate(log).value_or(0);
+  }
+  return sum / static_cast<double>(column.logs.size());
+}
 
 }  // namespace
 
@@ -52,7 +62,7 @@ double KneeRoots::saturated_load(std::size_t seed, std::size_t first_saturated) 
       rate = completion_rate(closer);
     }
   }
-  if (!rate || *rate < kCollapse * low) {
+  if (!rate || mean_rate(columns[first_saturated]) < kCollapse * low) {
     return bisect_trend(seed, low, high);
   }
   return std::min(*rate, high);
@@ -61,7 +71,7 @@ double KneeRoots::saturated_load(std::size_t seed, std::size_t first_saturated) 
 SeedKnee KneeRoots::saturation(std::size_t seed) {
   const std::vector<Column>& columns = sweep_.columns();
   std::size_t first_saturated = columns.size();
-  while (first_saturated > 0 && !columns[first_saturated - 1].trends[seed].keeps_up) {
+  while (first_saturated > 0 && !columns[first_saturated - 1].keeps_up()) {
     --first_saturated;
   }
   if (first_saturated == columns.size()) {
@@ -74,7 +84,16 @@ SeedKnee KneeRoots::saturation(std::size_t seed) {
 }
 
 KneeRoots::Sample KneeRoots::sample(std::size_t seed, double load) {
-  return {load, sweep_.margin_of(sweep_.run(load, seed, true))};
+  return sample_of(sweep_.run(load, seed, true));
+}
+
+KneeRoots::Sample KneeRoots::sample_of(const RunLog& log) const {
+  Sample at{log.load, sweep_.margin_of(log)};
+  const std::optional<double> slowed = at.margin ? sweep_.margin_of(log, kSlowdown) : std::nullopt;
+  if (slowed) {
+    at.tightening = (*slowed - *at.margin) / std::log(kSlowdown);
+  }
+  return at;
 }
 
 bool KneeRoots::narrow(const Bracket& bracket) const {
@@ -121,11 +140,18 @@ void KneeRoots::close(std::size_t seed, Bracket& bracket, std::vector<Sample>& s
 
 // How far the knee moves with the step time: in an open loop the run at x in slow
 // motion is a run at a lower load, and the limits are tighter for it.
-double KneeRoots::sensitivity(std::size_t seed, double knee, const std::vector<Sample>& samples) {
-  const Sample* below = nullptr;
-  for (const Sample& sample : samples) {
-    if (sample.margin && sample.load < kSlopeDistance * knee && (below == nullptr || sample.load > below->load)) {
-      below = &sample;
+double KneeRoots::sensitivity(double knee, const std::vector<Sample>& samples) const {
+  const Sample* below = nullptr;    // Far enough to read a slope.
+  const Sample* closest = nullptr;
+  for (const Sample& at : samples) {
+    if (!at.margin) {
+      continue;
+    }
+    if (at.load < kSlopeDistance * knee && (below == nullptr || at.load > below->load)) {
+      below = &at;
+    }
+    if (closest == nullptr || std::abs(at.load - knee) < std::abs(closest->load - knee)) {
+      closest = &at;
     }
   }
   const double own = sweep_.closed() ? 0 : 1;
@@ -133,11 +159,7 @@ double KneeRoots::sensitivity(std::size_t seed, double knee, const std::vector<S
     return own;
   }
   const double slope = std::max(-*below->margin / std::log(knee / below->load), kLeastSlope);
-  const RunLog log = sweep_.run(sweep_.closed() ? std::max(1.0, std::round(knee)) : knee, seed, false);
-  const std::optional<double> plain = sweep_.margin_of(log);
-  const std::optional<double> slowed = sweep_.margin_of(log, kSlowdown);
-  const double tighter = plain && slowed ? (*slowed - *plain) / std::log(kSlowdown) : 1;
-  return own + tighter / slope;
+  return own + closest->tightening / slope;
 }
 
 SeedKnee KneeRoots::slo(std::size_t seed, const SeedKnee& saturation) {
@@ -148,7 +170,7 @@ SeedKnee KneeRoots::slo(std::size_t seed, const SeedKnee& saturation) {
   std::vector<Sample> samples;
   for (const Column& column : sweep_.columns()) {
     if (!ends || column.load < saturation.load) {
-      samples.push_back({column.load, column.margins[seed]});
+      samples.push_back(sample_of(column.logs[seed]));
     }
   }
   if (ends) {  // Beyond, a latency grows with the run, and no limit holds.
@@ -165,7 +187,7 @@ SeedKnee KneeRoots::slo(std::size_t seed, const SeedKnee& saturation) {
   Bracket bracket{*(missed - 1), *missed};
   close(seed, bracket, samples);
   const double knee = root_of(bracket);
-  return {KneeStatus::kFound, knee, sweep_.wants_step_time() ? sensitivity(seed, knee, samples) : 0};
+  return {KneeStatus::kFound, knee, sensitivity(knee, samples)};
 }
 
 double KneeRoots::root_of(const Bracket& bracket) const {
@@ -202,21 +224,25 @@ SeedKnee KneeRoots::saturation_near(std::size_t seed, double near) {
 SeedKnee KneeRoots::slo_near(std::size_t seed, double near) {
   const auto met = [](const Sample& at) { return at.margin && *at.margin <= 0; };
   Sample here = sample(seed, sweep_.closed() ? std::max(1.0, std::round(near)) : near);
+  std::vector<Sample> samples{here};
   const bool up = met(here);
+  double step = kFirstStep;
   for (int i = 0; i < kMostFollows; ++i) {
-    double load = up ? here.load * kFollowStep : here.load / kFollowStep;
+    double load = up ? here.load * step : here.load / step;
     load = sweep_.closed() ? (up ? std::ceil(load) : std::floor(load)) : load;
     if (load <= 0) {
       break;
     }
     const Sample next = sample(seed, load);
+    samples.push_back(next);
     if (met(next) != up) {
       Bracket bracket = up ? Bracket{here, next} : Bracket{next, here};
-      std::vector<Sample> samples;
       close(seed, bracket, samples);
-      return {KneeStatus::kFound, root_of(bracket), 0};
+      const double knee = root_of(bracket);
+      return {KneeStatus::kFound, knee, sensitivity(knee, samples)};
     }
     here = next;
+    step = std::min(step * step, 2.0);
   }
   return {up ? KneeStatus::kAboveRange : KneeStatus::kBelowRange, here.load, 0};
 }

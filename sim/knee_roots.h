@@ -27,6 +27,7 @@ class KneeRoots {
   struct Sample {
     double load = 0;
     std::optional<double> margin;  // Nothing: missed, nobody knows by how much.
+    double tightening = 1;         // Percent that the margin rises for one percent of step time.
   };
   struct Bracket {
     Sample low, high;
@@ -36,9 +37,10 @@ class KneeRoots {
   [[nodiscard]] bool narrow(const Bracket& bracket) const;
   [[nodiscard]] double next_load(const Bracket& bracket, double low_weight, double high_weight) const;
   [[nodiscard]] Sample sample(std::size_t seed, double load);
+  [[nodiscard]] Sample sample_of(const RunLog& log) const;
   void close(std::size_t seed, Bracket& bracket, std::vector<Sample>& samples);
   [[nodiscard]] double root_of(const Bracket& bracket) const;
-  [[nodiscard]] double sensitivity(std::size_t seed, double knee, const std::vector<Sample>& samples);
+  [[nodiscard]] double sensitivity(double knee, const std::vector<Sample>& samples) const;
 
   Sweep& sweep_;
   double tolerance_;  // Of a load, for a root.

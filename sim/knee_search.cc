@@ -21,12 +21,17 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr std::int64_t kProbeRequests = 2000;
-// A run must outlast the requests in the server at once several times, or it is all warm-up.
-constexpr std::int64_t kTurnovers = 10;
+// A full server is full of long answers, and takes as long as these to become so: a
+// run must outlast the longest hundredth of its requests several times.
+constexpr double kTurnovers = 4;
 // Loads of the first sweep, as shares of the guessed capacity.
-constexpr std::array kShares{0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.96, 1.1, 1.3};
+constexpr std::array kShares{0.15, 0.35, 0.55, 0.75, 0.88, 0.96, 1.1, 1.3};
 constexpr std::array kClosedLoopLoads{1.0, 2.0, 4.0, 8.0, 16.0, 32.0};
 constexpr int kMostWidenings = 7;
+// Longer runs: by how much, and a little more, as a half-width is chance itself.
+constexpr double kMargin = 1.3;
+constexpr double kLeastLonger = 1.5;
+constexpr double kMostLonger = 4;
 constexpr double kFollowTolerance = 0.01;
 constexpr double kWidestFollow = 16;  // How far from where it was a knee is followed.
 constexpr double kMostConcurrency = 4096;
@@ -34,6 +39,7 @@ constexpr double kWidenUp = 2;
 constexpr double kWidenDown = 1.0 / 3;
 // No interval is narrower than what the search resolves.
 constexpr double kResolution = 0.002;
+constexpr double kWholeResolution = 0.5;  // Of a closed loop's whole loads.
 // A load lower still would not help where the margin has stopped moving.
 constexpr double kSettledMargin = 0.02;
 
@@ -43,9 +49,11 @@ double guess_capacity(KneeLab& lab, std::int64_t& requests, std::int64_t max_req
   lab.prepare(requests);
   const RunLog log = lab.run({kInfinity, 0, std::min(requests, kProbeRequests), std::nullopt});
   std::vector<std::int64_t> ends;
+  std::vector<double> served_s;  // From a request's first step to its last token.
   for (const RequestLine& line : log.lines) {
     if (line.completed()) {
       ends.push_back(line.sent_ns + line.e2e_ns);
+      served_s.push_back(static_cast<double>(line.e2e_ns - std::max<std::int64_t>(line.queue_ns, 0)) / 1e9);
     }
   }
   if (ends.empty()) {
@@ -53,19 +61,48 @@ double guess_capacity(KneeLab& lab, std::int64_t& requests, std::int64_t max_req
                      "`simulate` with the same flags says why");
   }
   std::sort(ends.begin(), ends.end());
-  if (log.summary.peak_waiting > 0) {
-    requests = std::clamp(kTurnovers * log.summary.peak_running, requests, std::max(requests, max_requests));
-  }
   const std::int64_t early = ends[ends.size() / 4];
   const std::int64_t late = ends[ends.size() * 3 / 4];
   const std::int64_t span = late > early ? late - early : std::max<std::int64_t>(ends.back(), 1) / 2;
-  return static_cast<double>(ends.size()) / 2 * 1e9 / static_cast<double>(span);
+  const double rate = static_cast<double>(ends.size()) / 2 * 1e9 / static_cast<double>(span);
+  if (log.summary.peak_waiting > 0) {
+    std::sort(served_s.begin(), served_s.end());
+    requests = std::clamp(std::lround(kTurnovers * percentile_of(served_s, 99) * rate), requests, std::max(requests, max_requests));
+  }
+  return rate;
+}
+
+// One answer out of the seeds' own.
+Knee knee_of_seeds(KneeKind kind, const std::vector<SeedKnee>& by_seed, bool closed) {
+  Knee knee;
+  knee.kind = kind;
+  std::array<std::size_t, 4> votes{};
+  double sensitivity = 0;
+  for (const SeedKnee& one : by_seed) {
+    ++votes[static_cast<std::size_t>(one.status)];
+    if (one.status == KneeStatus::kFound) {
+      knee.by_seed.push_back(one.load);
+      sensitivity += one.step_time_sensitivity;
+    }
+  }
+  knee.status = static_cast<KneeStatus>(std::max_element(votes.begin(), votes.end()) - votes.begin());
+  if (!knee.found()) {
+    knee.by_seed.clear();
+    const auto same = std::find_if(by_seed.begin(), by_seed.end(), [&](const SeedKnee& one) { return one.status == knee.status; });
+    knee.load = same->load;
+    return knee;
+  }
+  const Estimate estimate = mean_with_interval(knee.by_seed);
+  knee.load = estimate.value;
+  knee.arrivals_half_width = std::max(estimate.half_width, closed ? kWholeResolution : kResolution * knee.load);
+  knee.step_time_sensitivity = sensitivity / static_cast<double>(knee.by_seed.size());
+  return knee;
 }
 
 class Search {
  public:
-  Search(KneeLab& lab, const SearchOptions& options, std::int64_t requests, std::int64_t a_slot, double guess)
-      : lab_(lab), options_(options), guess_(guess), sweep_(lab, options, requests, a_slot), roots_(sweep_) {}
+  Search(KneeLab& lab, const SearchOptions& options, std::int64_t requests, double guess)
+      : lab_(lab), options_(options), guess_(guess), sweep_(lab, options, requests), roots_(sweep_) {}
 
   SearchResult find();
 
@@ -80,7 +117,9 @@ class Search {
   void find_elbow_knee();
   [[nodiscard]] std::vector<CurvePoint> curve_of(std::size_t seed) const;
   void refine_elbow();
-  [[nodiscard]] Knee make_knee(KneeKind kind, const std::vector<SeedKnee>& by_seed) const;
+  [[nodiscard]] Knee make_knee(KneeKind kind, const std::vector<SeedKnee>& by_seed) const {
+    return knee_of_seeds(kind, by_seed, sweep_.closed());
+  }
 
   KneeLab& lab_;
   const SearchOptions& options_;
@@ -126,7 +165,7 @@ bool Search::widen_up() {
   const Column& top = sweep_.columns().back();
   const bool slo_open = sweep_.closed() && options_.slo.any() &&
                         std::any_of(top.margins.begin(), top.margins.end(), [](const auto& m) { return m && *m <= 0; });
-  const bool saturated = top.kept_up() == 0;
+  const bool saturated = !top.keeps_up();
   const double next = std::min(kWidenUp * top.load, options_.max_load.value_or(sweep_.closed() ? kMostConcurrency : kInfinity));
   if ((saturated && !slo_open) || next <= top.load) {
     return false;
@@ -152,7 +191,7 @@ bool Search::unmet_at_lowest() const {
 
 bool Search::widen_down() {
   const Column& lowest = sweep_.columns().front();
-  const bool saturated = lowest.kept_up() < lab_.seeds();
+  const bool saturated = !lowest.keeps_up();
   if (options_.min_load || sweep_.closed() || !(saturated || unmet_at_lowest())) {
     return false;
   }
@@ -165,32 +204,6 @@ void Search::widen() {
   }
   for (int i = 0; i < kMostWidenings && widen_down(); ++i) {
   }
-}
-
-// One answer out of the seeds' own.
-Knee Search::make_knee(KneeKind kind, const std::vector<SeedKnee>& by_seed) const {
-  Knee knee;
-  knee.kind = kind;
-  std::array<std::size_t, 4> votes{};
-  double sensitivity = 0;
-  for (const SeedKnee& one : by_seed) {
-    ++votes[static_cast<std::size_t>(one.status)];
-    if (one.status == KneeStatus::kFound) {
-      knee.by_seed.push_back(one.load);
-      sensitivity += one.step_time_sensitivity;
-    }
-  }
-  knee.status = static_cast<KneeStatus>(std::max_element(votes.begin(), votes.end()) - votes.begin());
-  if (!knee.found()) {
-    knee.by_seed.clear();
-    knee.load = knee.status == KneeStatus::kBelowRange ? sweep_.columns().front().load : sweep_.columns().back().load;
-    return knee;
-  }
-  const Estimate estimate = mean_with_interval(knee.by_seed);
-  knee.load = estimate.value;
-  knee.arrivals_half_width = std::max(estimate.half_width, sweep_.closed() ? 0.5 : kResolution * knee.load);
-  knee.step_time_sensitivity = sensitivity / static_cast<double>(knee.by_seed.size());
-  return knee;
 }
 
 void Search::find_saturation() {
@@ -257,6 +270,14 @@ void Search::find_elbow_knee() {
     }
   }
   elbow_knee_ = make_knee(KneeKind::kElbow, by_seed);
+  if (elbow_knee_.found()) {  // No finer than the loads around it.
+    const std::vector<CurvePoint> curve = curve_of(0);
+    std::size_t right = 1;
+    while (right + 1 < curve.size() && curve[right].x < elbow_knee_.load) {
+      ++right;
+    }
+    elbow_knee_.arrivals_half_width = std::max(elbow_knee_.arrivals_half_width, (curve[right].x - curve[right - 1].x) / 2);
+  }
 }
 
 SearchResult Search::find() {
@@ -270,27 +291,47 @@ SearchResult Search::find() {
 
   SearchResult result;
   result.requests_a_run = sweep_.requests_at(sweep_.columns().back().load);
-  result.precise = true;
-  for (Knee* knee : {&slo_knee_, &saturation_knee_}) {
-    result.precise = result.precise && (!knee->found() || knee->arrivals_half_width <= options_.precision * knee->load);
-  }
   result.points = make_points(lab_, sweep_, options_, saturation_knee_);
   if (options_.slo.any()) {
     result.knees.push_back(slo_knee_);
   }
   result.knees.push_back(elbow_knee_);
   result.knees.push_back(saturation_knee_);
+  for (Knee& knee : result.knees) {
+    knee.requests_a_run = sweep_.requests_at(std::max(knee.load, 1.0));
+  }
+  result.first_knees = result.knees;
+  result.warm_up_at_knees = sweep_.warm_up_at(result.knees.front().load);
   return result;
 }
 
-double widest(const SearchResult& result) {
-  double widest = 0;
-  for (const Knee& knee : result.knees) {
-    if (knee.found() && knee.kind != KneeKind::kElbow) {
-      widest = std::max(widest, knee.arrivals_half_width / knee.load);
+bool is_precise(const Knee& knee, double precision, bool closed) {
+  const double wanted = std::max(precision * knee.load, closed ? 2 * kWholeResolution : 0.0);
+  return !knee.found() || knee.kind == KneeKind::kElbow || knee.arrivals_half_width <= wanted;
+}
+
+// Reads `knee` again from runs `factor` times as long as its last.
+void read_again(KneeLab& lab, const SearchOptions& options, const SearchResult& result, double factor, Knee& knee) {
+  const bool closed = lab.axis() == LoadAxis::kConcurrency;
+  SearchOptions longer = options;
+  const double times = factor * static_cast<double>(knee.requests_a_run);
+  const auto requests = std::min(std::max(options.max_requests, options.requests), std::lround(times));
+  if (closed) {
+    longer.requests_a_slot = std::max<std::int64_t>(requests / std::lround(std::max(knee.load, 1.0)), 1);
+  }
+  std::vector<SeedKnee> by_seed =
+      follow_knee(lab, longer, knee.kind, std::vector<double>(lab.seeds(), knee.load), requests, result.warm_up_at_knees);
+  const auto saturation = std::find_if(result.knees.begin(), result.knees.end(),
+                                       [](const Knee& k) { return k.kind == KneeKind::kSaturation; });
+  if (!closed && knee.kind == KneeKind::kSlo && saturation->found()) {
+    for (std::size_t seed = 0; seed < by_seed.size() && seed < saturation->by_seed.size(); ++seed) {
+      by_seed[seed].load = std::min(by_seed[seed].load, saturation->by_seed[seed]);
     }
   }
-  return widest;
+  Knee again = knee_of_seeds(knee.kind, by_seed, closed);
+  again.requests_a_run = requests;
+  knee = again.found() ? again : knee;
+  knee.requests_a_run = requests;
 }
 
 }  // namespace
@@ -298,35 +339,35 @@ double widest(const SearchResult& result) {
 SearchResult search_knees(KneeLab& lab, const SearchOptions& options) {
   const bool closed = lab.axis() == LoadAxis::kConcurrency;
   std::int64_t requests = options.requests;
-  std::int64_t a_slot = options.requests_a_slot;
   double guess = options.guess.value_or(0);
   if (!closed && !options.guess) {
     guess = guess_capacity(lab, requests, options.max_requests);
   }
-  for (;;) {
-    SearchResult result = Search(lab, options, requests, a_slot, guess).find();
-    result.capacity_guess = guess;
-    const std::int64_t most = std::max(options.max_requests, options.requests);
-    if (result.precise || result.requests_a_run >= most) {
-      return result;
+  SearchResult result = Search(lab, options, requests, guess).find();
+  const std::int64_t most = std::max(options.max_requests, options.requests);
+  // Saturation first: it caps the SLO's.
+  for (auto knee = result.knees.rbegin(); knee != result.knees.rend(); ++knee) {
+    while (!is_precise(*knee, options.precision, closed) && knee->requests_a_run < most) {
+      // Half-widths fall as the root of the length.
+      const double ratio = knee->arrivals_half_width / (options.precision * knee->load);
+      read_again(lab, options, result, std::clamp(kMargin * ratio * ratio, kLeastLonger, kMostLonger), *knee);
     }
-    // Half-widths fall as the root of the length.
-    const double ratio = widest(result) / options.precision;
-    const double factor = std::clamp(1.2 * ratio * ratio, 1.5, 4.0);
-    requests = std::min(most, std::lround(factor * static_cast<double>(requests)));
-    a_slot = std::lround(factor * static_cast<double>(a_slot));
   }
+  result.precise = std::all_of(result.knees.begin(), result.knees.end(),
+                               [&](const Knee& knee) { return is_precise(knee, options.precision, closed); });
+  return result;
 }
 
-std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind, double near,
-                                  std::int64_t requests, std::size_t warm_up) {
-  Sweep sweep(lab, options, requests, options.requests_a_slot);
+std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind,
+                                  const std::vector<double>& near, std::int64_t requests, std::size_t warm_up) {
+  BOOST_ASSERT(near.size() == lab.seeds());
+  Sweep sweep(lab, options, requests);
   sweep.set_warm_up(warm_up);
-  lab.prepare(sweep.requests_at(kWidestFollow * near));
+  lab.prepare(sweep.requests_at(kWidestFollow * *std::max_element(near.begin(), near.end())));
   KneeRoots roots(sweep, kFollowTolerance);
   std::vector<SeedKnee> found(lab.seeds());
   lab.for_each(lab.seeds(), [&](std::size_t seed) {
-    found[seed] = kind == KneeKind::kSlo ? roots.slo_near(seed, near) : roots.saturation_near(seed, near);
+    found[seed] = kind == KneeKind::kSlo ? roots.slo_near(seed, near[seed]) : roots.saturation_near(seed, near[seed]);
   });
   return found;
 }

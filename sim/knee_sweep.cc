@@ -14,16 +14,11 @@ constexpr std::int64_t kFewestOfClosedLoop = 50;
 
 }  // namespace
 
-std::size_t Column::kept_up() const {
-  return static_cast<std::size_t>(
-      std::count_if(trends.begin(), trends.end(), [](const TrendTest& trend) { return trend.keeps_up; }));
-}
-
-Sweep::Sweep(KneeLab& lab, const SearchOptions& options, std::int64_t requests, std::int64_t requests_a_slot)
-    : lab_(lab), options_(options), requests_(requests), requests_a_slot_(requests_a_slot) {}
+Sweep::Sweep(KneeLab& lab, const SearchOptions& options, std::int64_t requests)
+    : lab_(lab), options_(options), requests_(requests) {}
 
 std::int64_t Sweep::requests_at(double load) const {
-  return closed() ? std::max(requests_a_slot_ * std::lround(load), kFewestOfClosedLoop) : requests_;
+  return closed() ? std::max(options_.requests_a_slot * std::lround(load), kFewestOfClosedLoop) : requests_;
 }
 
 void Sweep::add(const std::vector<double>& loads) {
@@ -89,10 +84,9 @@ std::size_t Sweep::detect_warm_up(const Column& column) const {
 }
 
 void Sweep::judge(Column& column) const {
-  column.trends.clear();
+  column.trend = test_together(column.logs, column.warm_up, closed());
   column.margins.clear();
   for (const RunLog& log : column.logs) {
-    column.trends.push_back(closed() ? test_closed_loop(log, column.warm_up) : test_open_loop(log, column.warm_up));
     if (options_.slo.any()) {
       column.margins.push_back(slo_margin({log, column.warm_up, 1, lab_.front_end_ns()}, options_.slo));
     }

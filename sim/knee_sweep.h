@@ -16,18 +16,17 @@ struct Column {
   double load = 0;
   std::int64_t requests = 0;
   std::size_t warm_up = 0;
-  std::vector<RunLog> logs;                     ///< By seed; so the next two.
-  std::vector<TrendTest> trends;
-  std::vector<std::optional<double>> margins;   ///< Empty without an SLO.
+  std::vector<RunLog> logs;                     ///< By seed.
+  TrendTest trend;                              ///< Of all seeds together.
+  std::vector<std::optional<double>> margins;   ///< By seed; empty without an SLO.
 
-  [[nodiscard]] std::size_t kept_up() const;    ///< So many seeds.
-  [[nodiscard]] bool keeps_up() const { return 2 * kept_up() > trends.size(); }
+  [[nodiscard]] bool keeps_up() const { return trend.keeps_up; }
 };
 
 class Sweep {
  public:
   /// `options` must outlive it.
-  Sweep(KneeLab& lab, const SearchOptions& options, std::int64_t requests, std::int64_t requests_a_slot);
+  Sweep(KneeLab& lab, const SearchOptions& options, std::int64_t requests);
 
   /// Runs all seeds at each of `loads` that it has not run yet.
   void add(const std::vector<double>& loads);
@@ -45,7 +44,6 @@ class Sweep {
   /// The cut of the next column up that settles; without columns what set_warm_up() says.
   [[nodiscard]] std::size_t warm_up_at(double load) const;
   void set_warm_up(std::size_t requests) { warm_up_ = requests; }
-  [[nodiscard]] bool wants_step_time() const { return options_.step_time; }
 
  private:
   void judge(Column& column) const;
@@ -54,7 +52,6 @@ class Sweep {
   KneeLab& lab_;
   const SearchOptions& options_;
   std::int64_t requests_;
-  std::int64_t requests_a_slot_;
   std::size_t warm_up_ = 0;
   std::vector<Column> columns_;  // By load.
 };

@@ -2,7 +2,6 @@
 
 #include <boost/assert.hpp>
 #include <cstddef>
-#include <vector>
 
 namespace kneepoint::sim {
 namespace {
@@ -10,9 +9,19 @@ namespace {
 constexpr std::size_t kFewestPoints = 4;
 constexpr int kStepsBetweenPoints = 64;
 
+// Hermite's cubic between points i and i + 1, at share t of the way.
+double value_between(std::span<const CurvePoint> curve, const std::vector<double>& slopes, std::size_t i, double t) {
+  const double h = curve[i + 1].x - curve[i].x;
+  const double u = 1 - t;
+  return curve[i].y * (1 + 2 * t) * u * u + curve[i + 1].y * (1 + 2 * u) * t * t +
+         h * (slopes[i] * t * u * u - slopes[i + 1] * t * t * u);
+}
+
+}  // namespace
+
 // Slopes of the monotone cubic: 0 at a turn, else the weighted harmonic mean of
 // the chords on both sides; at the ends the chord itself.
-std::vector<double> slopes_of(std::span<const CurvePoint> curve) {
+std::vector<double> monotone_slopes(std::span<const CurvePoint> curve) {
   const auto chord = [&](std::size_t i) {
     return (curve[i + 1].y - curve[i].y) / (curve[i + 1].x - curve[i].x);
   };
@@ -30,21 +39,11 @@ std::vector<double> slopes_of(std::span<const CurvePoint> curve) {
   return slopes;
 }
 
-// Hermite's cubic between points i and i + 1, at share t of the way.
-double value_between(std::span<const CurvePoint> curve, const std::vector<double>& slopes, std::size_t i, double t) {
-  const double h = curve[i + 1].x - curve[i].x;
-  const double u = 1 - t;
-  return curve[i].y * (1 + 2 * t) * u * u + curve[i + 1].y * (1 + 2 * u) * t * t +
-         h * (slopes[i] * t * u * u - slopes[i + 1] * t * t * u);
-}
-
-}  // namespace
-
 std::optional<double> find_elbow(std::span<const CurvePoint> curve) {
   if (curve.size() < kFewestPoints || !(curve.back().y > curve.front().y)) {
     return std::nullopt;
   }
-  const std::vector<double> slopes = slopes_of(curve);
+  const std::vector<double> slopes = monotone_slopes(curve);
   const double width = curve.back().x - curve.front().x;
   const double height = curve.back().y - curve.front().y;
   double deepest = kLeastDepth;

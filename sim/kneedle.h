@@ -19,6 +19,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace kneepoint::sim {
 
@@ -28,6 +29,9 @@ struct CurvePoint {
   double x = 0;
   double y = 0;
 };
+
+/// Slope of the monotone cubic at each point. Before  two points or more, x strictly rising.
+[[nodiscard]] std::vector<double> monotone_slopes(std::span<const CurvePoint> curve);
 
 /// Where the curve turns up; nothing for fewer than 4 points or a curve without an
 /// elbow. Before  x strictly rising.

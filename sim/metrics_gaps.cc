@@ -46,11 +46,28 @@ std::size_t GapPool::slot_of(std::int64_t value) const {
   return at;
 }
 
-void GapPool::add_elsewhere(std::int64_t gap_ns, std::int64_t count) {
+void GapPool::empty_queue() {
+  if (bins_.empty()) {
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t i = 0; i < num_queued_; ++i) {
+      __builtin_prefetch(&slots_[engine::spread_bits(static_cast<std::uint64_t>(queue_[i].value)) & mask], 1);
+    }
+  }
+  for (std::size_t i = 0; i < num_queued_; ++i) {
+    add_to_table(queue_[i].value, queue_[i].count);
+  }
+  num_queued_ = 0;
+}
+
+bool GapPool::exact() {
+  empty_queue();
+  return bins_.empty();
+}
+
+void GapPool::add_to_table(std::int64_t gap_ns, std::int64_t count) {
   BOOST_ASSERT_MSG(gap_ns >= 0, "CLOCK_FORWARD: a chunk before the one before");
-  if (exact()) {
-    last_ = slot_of(gap_ns);
-    Counted& slot = slots_[last_];
+  if (bins_.empty()) {
+    Counted& slot = slots_[slot_of(gap_ns)];
     if (slot.value == gap_ns) {
       slot.count += count;
       return;
@@ -103,7 +120,7 @@ void GapPool::to_histogram() {
 
 std::vector<GapPool::Counted> GapPool::sorted() const {
   std::vector<Counted> values;
-  if (exact()) {
+  if (bins_.empty()) {
     std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(values),
                  [](const Counted& slot) { return slot.count > 0; });
     std::sort(values.begin(), values.end(),
@@ -118,10 +135,11 @@ std::vector<GapPool::Counted> GapPool::sorted() const {
   return values;
 }
 
-LatencyStats GapPool::stats() const {
+LatencyStats GapPool::stats() {
+  empty_queue();
   const std::vector<Counted> values = sorted();
   ExactTotals totals = bin_totals_;
-  if (exact()) {
+  if (bins_.empty()) {
     for (const Counted& value : values) {
       totals.add(value.value, value.count);
     }

@@ -11,10 +11,12 @@
 // then, too. Mean and standard deviation stay exact: 128-bit totals.
 //
 // Gaps can be taken out again, since a request that fails has never had any. One
-// step's gaps come one after the other, so the slot of the last is looked at
-// first: most additions cost a comparison.
+// step's gaps come one after the other, so most additions are to the last value: a
+// comparison. New values wait in a short queue and go into the table together, as
+// each alone would wait for memory.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,18 +34,21 @@ class GapPool {
 
   /// `count` gaps of `gap_ns` >= 0.
   void add(std::int64_t gap_ns, std::int64_t count = 1) {
-    if (last_ < slots_.size() && slots_[last_].value == gap_ns) {
-      slots_[last_].count += count;
-    } else {
-      add_elsewhere(gap_ns, count);
+    if (num_queued_ > 0 && queue_[num_queued_ - 1].value == gap_ns) {
+      queue_[num_queued_ - 1].count += count;
+      return;
     }
+    if (num_queued_ == queue_.size()) {
+      empty_queue();
+    }
+    queue_[num_queued_++] = {gap_ns, count};
   }
   /// Takes out one that was added.
   void remove(std::int64_t gap_ns);
 
   /// Whether percentiles are exact: no more than max_distinct values so far.
-  [[nodiscard]] bool exact() const { return bins_.empty(); }
-  [[nodiscard]] LatencyStats stats() const;
+  [[nodiscard]] bool exact();
+  [[nodiscard]] LatencyStats stats();
 
  private:
   struct Counted {
@@ -51,7 +56,8 @@ class GapPool {
     std::int64_t count = 0;
   };
 
-  void add_elsewhere(std::int64_t gap_ns, std::int64_t count);
+  void empty_queue();
+  void add_to_table(std::int64_t gap_ns, std::int64_t count);
   [[nodiscard]] std::size_t slot_of(std::int64_t value) const;
   void grow();
   void to_histogram();
@@ -60,7 +66,8 @@ class GapPool {
   std::size_t max_distinct_;
   std::vector<Counted> slots_;  // A power of two, probed linearly; none while there are bins.
   std::size_t distinct_ = 0;
-  std::size_t last_ = 0;            // Slot added to last.
+  std::array<Counted, 64> queue_;   // Newest last; neighbours differ.
+  std::size_t num_queued_ = 0;
   std::vector<std::int64_t> bins_;  // Empty while exact.
   ExactTotals bin_totals_;          // Of what is in bins; slots are summed when asked.
 };

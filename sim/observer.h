@@ -49,7 +49,8 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  /// Whether tokens must be told one by one, to on_tokens(), all of them. The run is slower then.
+  /// Whether tokens must be told one by one, to on_tokens(), all of them: the run must then have
+  /// RunConfig::engine.walk_decodes.
   [[nodiscard]] virtual bool wants_every_token() const { return false; }
 
   /// A request was sent by the client.

@@ -2,53 +2,19 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <ostream>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "engine/scheduler.h"
-#include "hw/closest_name.h"
+#include "sim/text_proto.h"
 #include "sim/vllm_flags.h"
 
 namespace kneepoint::sim {
 namespace {
-
-// The first thing wrong with a run config file.
-class FirstError final : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
-    if (text.empty()) {
-      text = fmt::format("line {}, column {}: {}{}", line + 1, column + 1, message, suggestion(message));
-    }
-  }
-  std::string text;
-
- private:
-  // Protobuf says "... has no field named "x"."
-  static std::string suggestion(const std::string& message) {
-    constexpr std::string_view kBefore = "no field named \"";
-    const std::size_t begin = message.find(kBefore);
-    if (begin == std::string::npos) {
-      return "";
-    }
-    const std::string rest = message.substr(begin + kBefore.size());
-    std::vector<std::string> known;
-    const auto* type = pb::RunConfig::descriptor();
-    for (int i = 0; i < type->field_count(); ++i) {
-      known.push_back(type->field(i)->name());
-    }
-    const std::string closest = hw::closest_name(rest.substr(0, rest.find('"')), known);
-    return closest.empty() ? "" : fmt::format(" Did you mean {}?", closest);
-  }
-};
 
 void list_schedulers(std::ostream& out) {
   for (const engine::SchedulerRow& row : engine::schedulers()) {
@@ -99,28 +65,18 @@ std::string commented(const std::vector<std::string>& lines) {
 }  // namespace
 
 pb::RunConfig read_run_config(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  std::error_code ignored;
-  if (!in || std::filesystem::is_directory(file, ignored)) {
-    throw UsageError(fmt::format("--run-config {}: cannot be read", file));
-  }
-  text << in.rdbuf();
   pb::RunConfig config;
-  FirstError error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  if (!parser.ParseFromString(text.str(), &config)) {
-    throw UsageError(fmt::format("--run-config {}: {}", file, error.text));
-  }
+  read_text_proto("--run-config " + file, file, config);
   return config;
 }
 
-std::optional<RunConfig> parse_simulate(std::span<const std::string> arguments, std::ostream& out) {
-  const ParsedFlags parsed = parse_flags(arguments);
-  if (answered(parsed, out)) {
-    return std::nullopt;
-  }
+pb::RunConfig parse_run_config(const std::string& text, const std::string& from) {
+  pb::RunConfig config;
+  parse_text_proto(from, text, config);
+  return config;
+}
+
+pb::RunConfig asked_for(const ParsedFlags& parsed) {
   pb::RunConfig asked;
   if (!parsed.run_config_file.empty()) {
     asked = read_run_config(parsed.run_config_file);
@@ -129,6 +85,15 @@ std::optional<RunConfig> parse_simulate(std::span<const std::string> arguments, 
     asked.clear_goodput();
   }
   asked.MergeFrom(parsed.config);
+  return asked;
+}
+
+std::optional<RunConfig> parse_simulate(std::span<const std::string> arguments, std::ostream& out) {
+  const ParsedFlags parsed = parse_flags(arguments);
+  if (answered(parsed, out)) {
+    return std::nullopt;
+  }
+  const pb::RunConfig asked = asked_for(parsed);
   if (!parsed.print_config && asked.trace().empty()) {
     throw UsageError(
         "--trace is missing: give a .pb file, as `traces generate` or `traces convert` writes one");

@@ -9,6 +9,7 @@
 #include "sim/run_config.h"
 #include "sim/run_config.pb.h"
 #include "sim/usage_error.h"
+#include "sim/vllm_flags.h"
 
 namespace kneepoint::sim {
 
@@ -39,5 +40,10 @@ struct DeviceDefaults {
 
 /// Throws UsageError naming file, line and field.
 [[nodiscard]] pb::RunConfig read_run_config(const std::string& file);
+/// The same for a text; `from` is named in errors.
+[[nodiscard]] pb::RunConfig parse_run_config(const std::string& text, const std::string& from);
+
+/// What a command line asks for: its --run-config, overridden flag by flag.
+[[nodiscard]] pb::RunConfig asked_for(const ParsedFlags& parsed);
 
 }  // namespace kneepoint::sim

@@ -3,16 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/assert.hpp>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
+
+#include "traces/temporary_files.h"
 
 namespace kneepoint::sim {
 
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
-constexpr std::string_view kChecksums = "checksums.sha256";
+
 
 [[noreturn]] void fail_at(const fs::path& path, std::string_view what, int error) {
   throw OutputError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
@@ -65,15 +65,10 @@ OutputFile::OutputFile(fs::path path) : path_(std::move(path)) {
     throw OutputError(
         fmt::format("{}: is no regular file and cannot be replaced; name a file", path_.string()));
   }
-  temporary_ = path_.string() + ".XXXXXX";
-  descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  descriptor_ = traces::make_temporary_file(path_, temporary_);
   if (descriptor_ < 0) {
     fail_at(path_, "cannot be written", errno);
   }
-  // mkostemp() makes a private file; the result gets what a plain new file has.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(descriptor_, static_cast<mode_t>(0666) & ~mask);
   buffer_.reserve(kBufferBytes);
 }
 
@@ -83,6 +78,7 @@ OutputFile::~OutputFile() {
   }
   if (!temporary_.empty()) {
     ::unlink(temporary_.c_str());
+    traces::forget_temporary(temporary_);
   }
 }
 
@@ -121,6 +117,7 @@ void OutputFile::rename() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail("cannot be put into place");
   }
+  traces::forget_temporary(temporary_);
   temporary_.clear();
 }
 
@@ -138,6 +135,9 @@ OutputFiles::~OutputFiles() {
     std::error_code ignored;  // A folder that others have begun to use stays.
     std::for_each(made_folders_.rbegin(), made_folders_.rend(),
                   [&](const fs::path& made) { fs::remove(made, ignored); });
+  }
+  for (const fs::path& made : made_folders_) {
+    traces::forget_temporary(made.string());
   }
 }
 
@@ -158,6 +158,7 @@ void OutputFiles::make_folder() {
     }
     if (fs::create_directory(made, error)) {
       made_folders_.push_back(made);
+      traces::note_temporary_folder(made);
     }
     if (error) {
       std::error_code ignored;
@@ -198,7 +199,7 @@ void OutputFiles::write_checksums() {
     }
   }
   std::sort(lines.begin(), lines.end());
-  OutputFile& file = create(kChecksums);
+  OutputFile& file = create(kChecksumsFile);
   for (const auto& [name, hash] : lines) {
     file.write(fmt::format("{}  {}\n", hash, name));
   }
@@ -213,16 +214,20 @@ void OutputFiles::commit() {
   if (has_folder()) {
     write_checksums();
     std::error_code ignored;  // What cannot be removed cannot be replaced either; rename() will tell.
-    fs::remove(folder_ / kChecksums, ignored);
+    fs::remove(folder_ / kChecksumsFile, ignored);
     for (const std::string& name : replaced_names_) {
       const auto is_it = [&](const Named& named) { return named.name == name; };
       if (std::none_of(files_.begin(), files_.end(), is_it)) {
         fs::remove(folder_ / name, ignored);
       }
     }
+    sync_folder(folder_);  // Before any new name, whatever order the disk likes.
   }
   committed_ = true;  // From here on a folder of ours holds files.
   for (const Named& named : files_) {
+    if (named.name == kChecksumsFile) {
+      sync_folder(folder_);  // The files first, then what vouches for them.
+    }
     named.file->rename();
   }
   for (const Named& named : files_) {
@@ -232,8 +237,9 @@ void OutputFiles::commit() {
 
 // ---- standard streams
 
-void guard_standard_streams() {
+void guard_process() {
   ::signal(SIGPIPE, SIG_IGN);
+  traces::remove_temporaries_on_signals();
   // A closed descriptor would go to the next file we open. Standard output gets
   // one that cannot be written to, so that its loss is noticed.
   for (const auto& [descriptor, flags] : {std::pair{0, O_RDONLY}, {1, O_RDONLY}, {2, O_WRONLY}}) {

@@ -19,6 +19,9 @@
 
 namespace kneepoint::sim {
 
+/// Lists the other files of a folder with their SHA-256, as `sha256sum` does.
+inline constexpr std::string_view kChecksumsFile = "checksums.sha256";
+
 /// One line: which file or stream, what is wrong.
 struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -87,9 +90,10 @@ class OutputFiles {
 };
 
 /// For main(), first: a closed pipe becomes an error of write_stdout() in place
-/// of a signal, and a standard stream that the caller closed cannot be mistaken
-/// for a file that we open.
-void guard_standard_streams();
+/// of a signal, a standard stream that the caller closed cannot be mistaken for
+/// a file that we open, and a signal that ends the process takes unfinished
+/// files along (traces/temporary_files.h).
+void guard_process();
 
 /// Writes all of it. Throws OutputError (closed pipe, full disk, closed stream).
 void write_stdout(std::string_view text);

@@ -66,6 +66,13 @@ void OutputOrder::compare_with_step_before(SimTime first, std::int64_t num_outpu
   }
 }
 
+void OutputOrder::next_like_before(SimTime first) {
+  cohort_.stretches.assign(1, {cohort_.count, first - steps_.back().first});
+  cohort_.first = first;
+  cohort_.listed.clear();
+  steps_.push_back({first, {}, {}});
+}
+
 void OutputOrder::follow(engine::RequestId id, std::int64_t since, std::int64_t place, const Visit& visit) const {
   BOOST_ASSERT_MSG(since >= first_kept_, "CAUSAL_TIMES: a step was forgotten that somebody still asks for");
   bool away = false;

@@ -50,6 +50,12 @@ class OutputOrder {
   /// place; `left`, in any order: places in the step before of those who have none now.
   void next_step(SimTime first, std::int64_t num_outputs, std::span<Listed> listed, std::span<const std::int64_t> left);
 
+  /// The outputs of the next step are those of the newest, and none is listed. Before: all_go_on().
+  void next_like_before(SimTime first);
+  /// Whether nobody was listed in the newest step, so that the next can be like it.
+  [[nodiscard]] bool all_go_on() const { return !steps_.empty() && cohort_.count == num_outputs(); }
+  [[nodiscard]] std::int64_t num_outputs() const { return cohort_.num_outputs; }
+
   /// What those of the newest step got that are not listed.
   [[nodiscard]] const CohortTokens& cohort() const { return cohort_; }
 

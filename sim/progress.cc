@@ -55,6 +55,10 @@ Progress::~Progress() {
 }
 
 void Progress::on_request_end(const RequestRecord&) {
+  one_over();
+}
+
+void Progress::one_over() {
   ++over_;
   if (!draw_) {
     return;

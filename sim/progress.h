@@ -1,4 +1,4 @@
-// The progress bar: how many requests are over, and how long the rest will take.
+// The progress bar: how many requests, or runs of many, are over, and how long the rest will take.
 //
 // Drawn on a terminal only, a few times a second; a pipe or a file gets nothing.
 // This is the only place of the simulator that reads the wall clock, and nothing
@@ -26,6 +26,8 @@ class Progress final : public RunObserver {
   ~Progress() override;
 
   void on_request_end(const RequestRecord& request) override;
+  /// One of whatever is counted; one call at a time.
+  void one_over();
   /// Takes the bar off the terminal; before anything else is written there.
   void clear();
 

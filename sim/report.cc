@@ -179,7 +179,12 @@ void add_wait_causes(Table& table, const RunSummary& run) {
   }
 }
 
-void add_verdicts(Table& table, const RunSummary& run) {
+void add_verdicts(Table& table, const RunResult& result) {
+  const RunSummary& run = result.summary;
+  if (!run.stopped_by.empty()) {
+    table.line(fmt::format("PARTIAL: stopped by {}; {} requests unfinished, {} not sent.", run.stopped_by,
+                           grouped(run.unfinished), grouped(result.num_unsent)));
+  }
   if (run.overloaded) {
     table.line(fmt::format("OVERLOADED: {}.", run.overload_reason));
     table.line("Latencies and throughput are those of this trace only: a longer one would wait longer.");
@@ -218,8 +223,9 @@ std::string_view wait_cause_in_words(std::string_view cause) {
 
 std::string report_table(const RunResult& result) {
   Table table;
-  table.title("Simulated Serving Benchmark Result");
-  add_verdicts(table, result.summary);
+  table.title(result.summary.stopped_by.empty() ? "Simulated Serving Benchmark Result"
+                                                : "Simulated Serving Benchmark Result, PARTIAL");
+  add_verdicts(table, result);
   add_counts(table, result);
   add_throughput(table, result);
   add_latencies(table, result);

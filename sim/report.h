@@ -29,6 +29,7 @@ struct RunResult {
   std::string configuration;  ///< The resolved run config, as --print-config writes it.
   std::vector<InputFile> inputs;
   std::vector<std::string> provenance;  ///< Lines for the report: the configuration's, then the step times'.
+  std::int64_t num_unsent = 0;          ///< Requests of the trace that were not sent: the run was stopped or cut.
 };
 
 /// A cause of RunSummary::wait_causes for people: "max_num_batched_tokens".

@@ -179,7 +179,20 @@ void add_verdicts(Json& json, const RunResult& result) {
   json["overload_reason"] = run.overloaded ? Json(run.overload_reason) : Json(nullptr);
   json["vllm_would_hang_from_s"] = seconds_or_null(run.hangs_from);
   json["preemption_storm"] = run.storm;
+  json["partial"] = !run.stopped_by.empty();
+  json["stopped_by"] = run.stopped_by.empty() ? Json(nullptr) : Json(run.stopped_by);
+  json["unsent"] = result.num_unsent;
   json["notices"] = run.notices;
+}
+
+// Each total with both ways it was counted; equal, or the run would not have ended.
+void add_audit(Json& json, const RunSummary& run) {
+  Json audit = Json::object();
+  for (const AuditLine& line : run.audit) {
+    audit[std::string(line.total)] = {{std::string(line.one_way), line.first},
+                                      {std::string(line.other_way), line.second}};
+  }
+  json["audit"] = std::move(audit);
 }
 
 void add_origin(Json& json, const RunResult& result) {
@@ -229,6 +242,7 @@ std::string result_json(const RunResult& result) {
   add_requests(json, result);
   add_server(json, result);
   add_verdicts(json, result);
+  add_audit(json, result.summary);
   add_origin(json, result);
 
   // A file name need not be UTF-8; JSON must be.

@@ -8,20 +8,17 @@
 #include <sstream>
 #include <vector>
 
-#include "sim/metrics.h"
+#include "sim/measured_run.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
-#include "sim/overload.h"
 #include "sim/progress.h"
 #include "sim/report.h"
 #include "sim/requests_csv.h"
 #include "sim/result_json.h"
 #include "sim/run_page.h"
-#include "sim/simulation.h"
 #include "sim/step_log.h"
 #include "sim/time_series.h"
 #include "sim/timeline.h"
-#include "traces/sha256.h"
 #include "traces/trace_file.h"
 
 namespace kneepoint::sim {
@@ -30,23 +27,6 @@ namespace {
 constexpr const char* kResultFile = "result.json";
 constexpr const char* kRequestsFile = "requests.csv";
 constexpr const char* kPageFile = "report.html";
-
-// Which files a result came from, by name and content.
-std::vector<InputFile> input_files(const RunConfig& config, const SimulationResult& run) {
-  std::vector<InputFile> inputs;
-  inputs.push_back({"trace", config.trace.filename().string(), run.trace_sha256});
-  const auto add = [&](const char* role, const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) {
-      inputs.push_back({role, path.filename().string(), traces::sha256_file(path)});
-    }
-  };
-  add("model", config.model_name);
-  add("gpu", config.gpu_name);
-  add("rates", config.rates_file);
-  add("server", config.server_file);
-  return inputs;
-}
 
 // What a person should know beside the figures; held back until the inputs were
 // read to the end, so that wrong input gives its one line and nothing else.
@@ -70,12 +50,12 @@ void print_notices(const RunConfig& config, const RunSummary& summary) {
   }
 }
 
-void fill_memory(const RunConfig& config, RunSummary& summary) {
-  const hw::MemoryBudget& m = config.memory;
-  if (config.server_file.empty()) {
-    summary.peak_memory_bytes = m.weights + m.activations + m.cuda_graphs + m.other +
-                                static_cast<double>(m.num_blocks) * static_cast<double>(m.block_bytes);
-  }
+// Where a limit stopped the run.
+void print_partial(const RunResult& result) {
+  const RunSummary& summary = result.summary;
+  fmt::print(stderr, "simulate: PARTIAL: stopped by {} at {:.3f} s; {} requests over, {} unfinished, {} not sent\n",
+             summary.stopped_by, to_seconds(summary.end), summary.sent - summary.unfinished, summary.unfinished,
+             result.num_unsent);
 }
 
 void finish_timeline(Timeline& timeline) {
@@ -121,59 +101,53 @@ int run_simulation(std::span<const std::string> arguments) {
     return 0;
   }
   const RunConfig& config = *parsed;
+  // A wrong trace is told before a folder is made.
   const std::uint64_t num_requests = traces::TraceReader(config.trace).info().num_records;
 
   OutputFiles files(config.report.out_dir);
   files.replaces(file_names());
-  Metrics metrics(config);
-  OverloadDetector overload;
   Progress progress(num_requests);
-  std::vector<RunObserver*> observers = {&metrics, &overload, &progress};
+  std::vector<RunObserver*> watchers = {&progress};
   std::optional<RequestsCsv> requests_csv;
   if (files.has_folder() && config.report.requests_csv) {
-    observers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
+    watchers.push_back(&requests_csv.emplace(files.create(kRequestsFile)));
   }
   std::optional<TimeSeries> series;
   if (files.has_folder() && config.report.page) {
-    observers.push_back(&series.emplace());
+    watchers.push_back(&series.emplace());
   }
   std::optional<StepLog> step_log;
   if (!config.report.step_log.empty()) {
-    observers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
+    watchers.push_back(&step_log.emplace(files.create_at(config.report.step_log)));
   }
 
   std::optional<Timeline> timeline;
   if (!config.report.timeline.empty()) {
-    observers.push_back(&timeline.emplace(files.create_at(config.report.timeline), made_by(config)));
+    watchers.push_back(&timeline.emplace(files.create_at(config.report.timeline), made_by(config)));
   }
 
-  SimulationResult run = simulate(config, observers);
+  const MeasuredRun measured = measure(config, watchers);
   progress.clear();
-  const OverloadVerdict verdict = overload.verdict();
-  run.summary.overloaded = verdict.overloaded;
-  run.summary.overload_reason = verdict.reason;
-  fill_memory(config, run.summary);
-
-  std::vector<std::string> provenance = config.provenance;
-  provenance.push_back(run.time_provenance);
-  const MetricsReport report = metrics.finish(run.summary);
-  const RunResult result{config,   run.summary,          report, kVersion, config.resolved_text,
-                         input_files(config, run), provenance};
+  const RunResult result = as_result(config, measured);
   const std::string json = result_json(result);
   if (timeline) {
     finish_timeline(*timeline);
   }
   if (files.has_folder()) {
     files.create(kResultFile).write(json);
-    files.create(kTtftCdfCsv).write(ttft_cdf_csv(report.ttft_quantiles_ms));
+    files.create(kTtftCdfCsv).write(ttft_cdf_csv(measured.metrics.ttft_quantiles_ms));
   }
   if (series) {
     write_page(files, result, *series);
   }
   files.commit();
   write_stdout(config.report.format == OutputFormat::kJson ? json : report_table(result));
-  print_notices(config, run.summary);
-  return 0;
+  print_notices(config, measured.run.summary);
+  if (measured.run.summary.stopped_by.empty()) {
+    return 0;
+  }
+  print_partial(result);
+  return kExitPartial;
 }
 
 }  // namespace kneepoint::sim

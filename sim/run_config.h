@@ -12,6 +12,7 @@
 
 #include "engine/scheduler_config.h"
 #include "hw/deployment.h"
+#include "sim/run_limits.h"
 #include "sim/sim_time.h"
 
 namespace kneepoint::sim {
@@ -71,6 +72,7 @@ struct RunConfig {
   AdmissionConfig admission;
   ClientConfig client;
   ReportConfig report;
+  RunLimits limits;
   std::uint64_t seed = 0;  ///< --sim-seed; every random stream derives from it and its own name.
   /// Unconditional acceptance rate of each draft position, not rising; empty: every draft is accepted.
   std::vector<double> draft_acceptance_rates;

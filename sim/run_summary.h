@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/paired_books.h"
 #include "sim/sim_time.h"
 
 namespace kneepoint::sim {
@@ -38,7 +39,10 @@ struct RunSummary {
   SimTime hangs_from = kNever;    ///< From here on vLLM itself would hang (a request that never fits).
   std::int64_t never_fit = 0;
   bool storm = false;             ///< Cut: steps without end computed and nobody got a token (preemptions forever).
-  std::int64_t unfinished = 0;    ///< Still running or waiting when the run was cut; 0 normally.
+  std::string stopped_by;         ///< The limit that ended the run early, "--max-requests 100"; empty: it ended by itself.
+  std::int64_t sent = 0;          ///< Requests.
+  std::int64_t unfinished = 0;    ///< Sent and not over when the run was stopped or cut; 0 normally.
+  std::vector<AuditLine> audit;   ///< Totals counted twice.
   std::vector<std::string> notices;      ///< Extrapolations and other things to know; stderr and result.
 };
 

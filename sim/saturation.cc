@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kBlocks = 20;
 constexpr std::size_t kFewestRequests = 2 * kBlocks;
-constexpr double kGrowthThatMatters = 0.01;  // Of the arrivals.
+constexpr double kGrowthThatMatters = 0.01;  // Of the arrivals,
+constexpr double kLeastGrowth = 4;           // and so many requests a run.
 constexpr double kWaitingThatMatters = 0.05;
 
 // Mean of `values` over its standard error.
@@ -53,54 +54,79 @@ std::vector<std::int64_t> completions(const RunLog& log, std::int64_t from, std:
   return times;
 }
 
-}  // namespace
-
-TrendTest test_open_loop(const RunLog& log, std::size_t warm_up) {
+TrendTest together_open(std::span<const RunLog> logs, std::size_t warm_up) {
   TrendTest test;
-  const std::size_t sent = requests_sent(log);
-  if (sent < warm_up + kFewestRequests) {
+  std::array<double, kBlocks> growth{};
+  double arrivals = 0;
+  double completed = 0;
+  bool stopped = false;
+  for (const RunLog& log : logs) {
+    stopped = stopped || log.stopped;
+    const std::size_t sent = requests_sent(log);
+    if (sent < warm_up + kFewestRequests) {
+      continue;
+    }
+    const std::size_t span = sent - warm_up - 1;
+    const auto queue_at = [&](std::size_t edge) {
+      return static_cast<double>(log.lines[warm_up + edge * span / kBlocks].waiting);
+    };
+    for (std::size_t j = 0; j < kBlocks; ++j) {
+      growth[j] += queue_at(j + 1) - queue_at(j);
+    }
+    arrivals += static_cast<double>(span);
+    completed += static_cast<double>(completions(log, log.lines[warm_up].sent_ns, log.lines[sent - 1].sent_ns).size());
+  }
+  test.keeps_up = !stopped;
+  if (arrivals == 0) {
     return test;
   }
-  const std::size_t span = sent - warm_up - 1;
-  const auto queue_at = [&](std::size_t edge) {
-    return static_cast<double>(log.lines[warm_up + edge * span / kBlocks].waiting);
-  };
-  std::array<double, kBlocks> growth{};
-  for (std::size_t j = 0; j < kBlocks; ++j) {
-    growth[j] = queue_at(j + 1) - queue_at(j);
+  double grown = 0;
+  for (const double one : growth) {
+    grown += one;
   }
   test.t = t_of(growth);
-  const double grown = queue_at(kBlocks) - queue_at(0);
-  const std::int64_t begin = log.lines[warm_up].sent_ns;
-  const std::int64_t end = log.lines[sent - 1].sent_ns;
-  const auto arrivals = static_cast<double>(span);
-  test.throughput_share = static_cast<double>(completions(log, begin, end).size()) / arrivals;
-  const bool matters = grown > std::max(kGrowthThatMatters * arrivals, 4.0);
-  test.keeps_up = !(log.stopped || (matters && test.t > kTrendCriticalT));
+  test.throughput_share = completed / arrivals;
+  const bool matters = grown > std::max(kGrowthThatMatters * arrivals, kLeastGrowth * static_cast<double>(logs.size()));
+  test.keeps_up = !stopped && !(matters && test.t > kTrendCriticalT);
   return test;
 }
 
-TrendTest test_closed_loop(const RunLog& log, std::size_t warm_up) {
+TrendTest together_closed(std::span<const RunLog> logs, std::size_t warm_up) {
   TrendTest test;
   double queued = 0;
   double in_server = 0;
-  double count = 0;
-  for (std::size_t i = warm_up; i < log.lines.size(); ++i) {
-    const RequestLine& line = log.lines[i];
-    if (line.completed() && line.queue_ns != kNotKnown) {
-      queued += static_cast<double>(line.queue_ns);
-      in_server += static_cast<double>(line.e2e_ns);
-      count += 1;
+  bool stopped = false;
+  for (const RunLog& log : logs) {
+    stopped = stopped || log.stopped;
+    const auto steps = static_cast<double>(std::max<std::int64_t>(log.summary.steps, 1));
+    const double step = static_cast<double>((log.summary.end - log.summary.first_send).count()) / steps;
+    double own = 0;
+    for (std::size_t i = warm_up; i < log.lines.size(); ++i) {
+      const RequestLine& line = log.lines[i];
+      if (line.completed() && line.queue_ns != kNotKnown) {
+        own += static_cast<double>(line.queue_ns) - step;
+        in_server += static_cast<double>(line.e2e_ns);
+      }
     }
+    queued += std::max(own, 0.0);
   }
-  if (count == 0 || log.summary.steps == 0) {
-    return test;
-  }
-  const double step = static_cast<double>((log.summary.end - log.summary.first_send).count()) /
-                      static_cast<double>(log.summary.steps);
-  test.t = std::max(0.0, queued - count * step) / in_server;
-  test.keeps_up = !log.stopped && test.t <= kWaitingThatMatters;
+  test.t = in_server > 0 ? queued / in_server : 0;
+  test.keeps_up = !stopped && test.t <= kWaitingThatMatters;
   return test;
+}
+
+}  // namespace
+
+TrendTest test_open_loop(const RunLog& log, std::size_t warm_up) {
+  return together_open({&log, 1}, warm_up);
+}
+
+TrendTest test_closed_loop(const RunLog& log, std::size_t warm_up) {
+  return together_closed({&log, 1}, warm_up);
+}
+
+TrendTest test_together(std::span<const RunLog> logs, std::size_t warm_up, bool closed) {
+  return closed ? together_closed(logs, warm_up) : together_open(logs, warm_up);
 }
 
 std::optional<double> completion_rate(const RunLog& log) {

@@ -9,7 +9,8 @@
 // walk away: a one-sided t-test asks whether the mean of the d_j is above 0, and by
 // more than chance shows in one run of a hundred. Bursts make the d_j large, not
 // one-sided. The growth must matter, too: a hundredth of the arrivals at least, as
-// a server that falls behind by less serves 99 of 100 in time.
+// a server that falls behind by less serves 99 of 100 in time. All seeds at one load
+// are tested as one, their d_j averaged: five see what one cannot.
 //
 // What a server gets done that does not keep up is its capacity: completions per
 // second over the second half of the arrivals, when it is as full as it gets.
@@ -22,6 +23,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "sim/run_log.h"
 
@@ -36,6 +38,8 @@ struct TrendTest {
   double throughput_share = 1;  ///< Completions over arrivals, from the warm-up to the last arrival.
 };
 
+/// Of runs at one load, each with so many requests; the second and third of one alone.
+[[nodiscard]] TrendTest test_together(std::span<const RunLog> logs, std::size_t warm_up, bool closed);
 [[nodiscard]] TrendTest test_open_loop(const RunLog& log, std::size_t warm_up);
 [[nodiscard]] TrendTest test_closed_loop(const RunLog& log, std::size_t warm_up);
 

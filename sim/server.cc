@@ -13,6 +13,7 @@ void TurnReport::clear() {
   computed = false;
   started.clear();
   preempted.clear();
+  paused.clear();
   ignored.clear();
 }
 
@@ -36,13 +37,13 @@ void Server::plan_step(SimTime now, TurnReport& report) {
   Batch batch = take_spare();
   batch.record = {};
   batch.record.step = plan_.step;
-  batch.record.planned = now;
   batch.record.preempted = static_cast<std::int64_t>(plan_.preempted.size());
   batch.num_tokens = plan_.num_tokens;
   fill_members(batch);
 
   report.computed = plan_.num_tokens > 0;
   report.preempted.insert(report.preempted.end(), plan_.preempted.begin(), plan_.preempted.end());
+  report.paused.insert(report.paused.end(), plan_.paused.begin(), plan_.paused.end());
   for (std::size_t i = 0; i < plan_.finished_reason.size(); ++i) {
     if (plan_.finished_reason[i] == engine::FinishReason::kIgnored) {
       report.ignored.push_back(plan_.finished[i]);
@@ -54,21 +55,56 @@ void Server::plan_step(SimTime now, TurnReport& report) {
     }
   }
 
-  batch.record.begin = std::max(device_free_, now);
-  batch.record.end = batch.record.begin;
-  SimTime next_begin = batch.record.begin;
   if (plan_.num_tokens > 0) {
-    const hw::StepShape shape = shape_of_plan(batch);
-    note_extrapolations(shape);
-    const hw::StepTime time = times_.step_time(shape);
-    batch.record.begin = std::max(device_free_, now + time.host);
-    next_begin = batch.record.begin + time.device;
-    // Further pipeline stages; results still leave in order.
-    batch.record.end = next_begin + time.pipeline;
-    if (!in_flight_.empty()) batch.record.end = std::max(batch.record.end, in_flight_.back().record.end);
-    device_busy_ += time.device;
+    shape_ = shape_of_plan(batch);
+    note_extrapolations(shape_);
+    put_on_timeline(batch, now, times_.step_time(shape_));
+  } else {
+    put_on_timeline(batch, now, {});
   }
-  device_free_ = next_begin;
+  in_flight_.push_back(std::move(batch));
+}
+
+void Server::put_on_timeline(Batch& batch, SimTime planned, const hw::StepTime& time) {
+  batch.record.planned = planned;
+  batch.record.begin = std::max(device_free_, planned + time.host);
+  device_free_ = batch.record.begin + time.device;
+  // Further pipeline stages; results still leave in order.
+  batch.record.end = device_free_ + time.pipeline;
+  if (!in_flight_.empty()) {
+    batch.record.end = std::max(batch.record.end, in_flight_.back().record.end);
+  }
+  device_busy_ += time.device;
+}
+
+// Every plan to come is the newest one with one token more for each.
+void Server::begin_steadily() {
+  shape_.chunks = {};
+  shape_.num_outputs_before = outputs_before_ = shape_.decodes.count;
+  times_ahead_.clear();
+  next_ahead_ = 0;
+}
+
+// The oldest batch ends, and the next one like it is planned at `now`, one of at most `num_turns`.
+void Server::plan_steadily(SimTime now, std::int64_t num_turns) {
+  constexpr std::int64_t kAhead = 8;  // Most runs are a few steps long; what is not used is lost.
+  std::swap(finished_, in_flight_.front());
+  in_flight_.pop_front();
+  shape_.decodes.context_sum += shape_.decodes.count;
+  shape_.decodes.context_max += 1;
+  note_extrapolations(shape_);
+  if (next_ahead_ == times_ahead_.size()) {
+    times_ahead_.resize(static_cast<std::size_t>(std::min(kAhead, num_turns)));
+    times_.decode_run(shape_, times_ahead_);
+    next_ahead_ = 0;
+  }
+  Batch batch = take_spare();
+  batch.record = finished_.record;
+  batch.record.step += static_cast<std::int64_t>(depth_);
+  batch.record.preempted = 0;
+  batch.num_tokens = finished_.num_tokens;
+  batch.members.clear();
+  put_on_timeline(batch, now, times_ahead_[next_ahead_++]);
   in_flight_.push_back(std::move(batch));
 }
 
@@ -172,9 +208,13 @@ const Batch& Server::finish_oldest(Sampler& sampler, engine::StepOutcome& outcom
   if (finished_.num_tokens > 0) {
     outputs_before_ = outcome.num_emitted;
   }
-  const engine::EngineLoad load = engine_.load();
-  finished_.record.kv_usage = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);
+  note_usage(finished_);
   return finished_;
+}
+
+void Server::note_usage(Batch& batch) const {
+  const engine::EngineLoad load = engine_.load();
+  batch.record.kv_usage = 1.0 - static_cast<double>(load.free_blocks) / static_cast<double>(load.usable_blocks);
 }
 
 bool Server::computing() const {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "engine/scheduler.h"
@@ -58,6 +59,7 @@ struct TurnReport {
   };
   std::vector<Started> started;                       ///< Planned for the first time, in order.
   std::vector<engine::RequestId> preempted;
+  std::vector<engine::RequestId> paused;              ///< StepPlan::paused.
   std::vector<engine::RequestId> ignored;             ///< Ended by the plan: the policy can never run them.
   void clear();
 };
@@ -72,13 +74,18 @@ class Server {
   /// (oldest_end()), or, with nothing in flight, for an arrival.
   void turn(SimTime now, TurnReport& report);
 
+  [[nodiscard]] std::size_t num_in_flight() const { return in_flight_.size(); }
   [[nodiscard]] bool idle() const { return in_flight_.empty(); }
-  /// Whether no batch but the newest plan is in flight.
-  [[nodiscard]] bool idle_but_for_newest() const { return in_flight_.size() <= 1; }
   [[nodiscard]] SimTime oldest_end() const { return in_flight_.front().record.end; }
 
   /// Takes the oldest batch's result to the engine. `outcome` says who got what.
   const Batch& finish_oldest(Sampler& sampler, engine::StepOutcome& outcome);
+
+  /// Turns the loop `num_turns` times, as the engine promised (Scheduler::steady_turns()): each time the oldest batch
+  /// ends and a like one is planned `turnaround` later. Stops before a batch that ends, or is answered with a plan, at
+  /// `until` or later. Tells `visit` each batch that has ended; returns how many did.
+  template <class Visit>
+  std::int64_t turn_steadily(std::int64_t num_turns, SimDuration turnaround, SimTime until, Visit visit);
 
   /// Whether a batch with tokens is in flight.
   [[nodiscard]] bool computing() const;
@@ -94,6 +101,10 @@ class Server {
   void fill_members(Batch& batch);
   [[nodiscard]] hw::StepShape shape_of_plan(const Batch& batch);
   void note_extrapolations(const hw::StepShape& shape);
+  void put_on_timeline(Batch& batch, SimTime planned, const hw::StepTime& time);
+  void begin_steadily();
+  void plan_steadily(SimTime now, std::int64_t num_turns);
+  void note_usage(Batch& batch) const;
   Batch take_spare();
 
   engine::Scheduler& engine_;
@@ -107,6 +118,9 @@ class Server {
   SimTime device_free_{};
   SimDuration device_busy_{0};
   std::int64_t outputs_before_ = 0;
+  hw::StepShape shape_;  // Of the newest plan.
+  std::vector<hw::StepTime> times_ahead_;  // Of the next plans like it.
+  std::size_t next_ahead_ = 0;
 
   // Reused from step to step.
   engine::StepPlan plan_;
@@ -116,5 +130,19 @@ class Server {
   std::vector<hw::Extrapolation> extrapolations_;
   std::int64_t largest_seen_[3] = {0, 0, 0};  // Tokens, context, requests: only a new record can leave the range.
 };
+
+template <class Visit>
+std::int64_t Server::turn_steadily(std::int64_t num_turns, SimDuration turnaround, SimTime until, Visit visit) {
+  begin_steadily();
+  std::int64_t turns = 0;
+  for (; turns < num_turns && oldest_end() + turnaround < until; ++turns) {
+    const SimTime now = oldest_end();
+    note_usage(in_flight_.front());
+    engine_.advance(1);
+    plan_steadily(now + turnaround, num_turns - turns);
+    visit(std::as_const(finished_));
+  }
+  return turns;
+}
 
 }  // namespace kneepoint::sim

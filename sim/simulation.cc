@@ -11,6 +11,8 @@
 // sim/metrics.h (what becomes of its time stamps).
 #include "sim/simulation.h"
 
+#include <algorithm>
+#include <boost/assert.hpp>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,9 @@ SimulationResult simulate(const RunConfig& config, Client& client, std::span<Run
 
 SimulationResult simulate(const RunConfig& config, Client& client, const hw::StepTimeModel& times,
                           const StopSignal* stop, std::span<RunObserver* const> observers) {
+  BOOST_ASSERT_MSG(config.engine.walk_decodes ||
+                       std::ranges::none_of(observers, [](RunObserver* o) { return o->wants_every_token(); }),
+                   "an observer of every token, in a run that tells tokens together");
   ContentKeys keys(config.engine.block_size);
   const std::unique_ptr<engine::Scheduler> engine = engine::find_scheduler(config.scheduler)->make(config.engine, keys);
   const bool measured = !config.server_file.empty();  // Its times include what padding costs.

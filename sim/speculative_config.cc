@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "hw/model_arch.h"
+#include "sim/json_flag.h"
 #include "sim/usage_error.h"
 
 namespace kneepoint::sim {
@@ -68,7 +69,7 @@ void read_speculative_config(const std::string& text, RunConfig& config) {
   if (text.empty()) {
     return;
   }
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_flat_json(text);
   if (!json.is_object()) {
     fail(R"(not a JSON object; write {"method": "ngram", "num_speculative_tokens": 4})");
   }
@@ -87,7 +88,11 @@ void read_speculative_config(const std::string& text, RunConfig& config) {
   }
   config.engine.spec_method = method.engine;
   config.engine.num_speculative_tokens = count->get<std::int64_t>();
-  config.engine.disable_eagle_block_drop = json.value("disable_eagle_block_drop", false);
+  const auto drop = json.find("disable_eagle_block_drop");
+  if (drop != json.end() && !drop->is_boolean()) {
+    fail("disable_eagle_block_drop is true or false");
+  }
+  config.engine.disable_eagle_block_drop = drop != json.end() && drop->get<bool>();
   config.deployment.drafter = method.drafter;
   config.draft_acceptance_rates = rates_of(json);
   if (method.drafter == hw::Drafter::kModel) {

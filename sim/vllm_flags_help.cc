@@ -28,7 +28,12 @@ std::string help_text() {
   std::string text =
       "simulate --trace FILE.pb [MODEL] [flags]: replay a workload through a simulated vLLM 0.32 server\n"
       "simulate capacity [...]                 : what limits concurrency, as tables\n"
+      "simulate compare A B                    : two results or configurations, paired by seed\n"
       "simulate explain [...]                  : what one step costs, operator by operator\n"
+      "simulate matrix [...]                   : the standard benchmark, concurrencies by contexts\n"
+      "simulate study FILE.textproto           : many runs from one file, resumable, on many machines\n"
+      "simulate --reproduce result.json --trace FILE.pb: whether the same comes out again\n"
+      "simulate verify DIR                     : whether a result is as it was written\n"
       "\n"
       "  example   simulate --trace bursty.pb --gpu h100 llama-3.1-8b --max-num-seqs 256 --out result\n"
       "  or paste  simulate --trace bursty.pb vllm serve meta-llama/Llama-3.1-8B-Instruct -tp 2 --port 8000\n"

@@ -21,6 +21,9 @@ constexpr Flag kWorkload[] = {
     {"client-timeout", kOne, "seconds until a client gives up; aborts and counts as failed"},
     {"strict", kNone, "a request the server would refuse ends the run with exit 2"},
     {"sim-seed", kOne, "seed of every random stream; default 0"},
+    {"max-sim-time", kOne, "stop after so many simulated seconds: partial results, exit status 3"},
+    {"max-requests", kOne, "stop when so many requests are over: partial results, exit status 3"},
+    {"max-wall-time", kOne, "stop after so many seconds of your time: partial results, exit status 3"},
 };
 constexpr Flag kMachine[] = {
     {"gpu", kOne, "h100 (default), h200, l40s, a100, rtx-pro-6000, or a .textproto"},

@@ -24,7 +24,7 @@ bool TraceWorkload::next(Send& send) {
   send.index = given_++;
   send.arrival = SimTime(send.record.arrival);
   if (strict_ && send.record.prompt_tokens >= max_model_len_) {
-    throw UsageError(fmt::format("{}: record {}: prompt of {} tokens where max_model_len is {}; the server would refuse "
+    throw CannotRun(fmt::format("{}: record {}: prompt of {} tokens where max_model_len is {}; the server would refuse "
                                  "it (without --strict it is counted as rejected)",
                                  file_name_, send.index, send.record.prompt_tokens, max_model_len_));
   }

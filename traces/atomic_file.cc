@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "traces/temporary_files.h"
 #include "traces/trace_file.h"
 
 namespace kneepoint::traces {
@@ -22,17 +21,13 @@ void AtomicFile::fail(std::string_view what) const {
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   if (fs::is_directory(path_)) throw TraceError(fmt::format("{}: is a folder; name a file", path_.string()));
-  temporary_ = path_.string() + ".XXXXXX";
-  const int descriptor = mkstemp(temporary_.data());
+  const int descriptor = make_temporary_file(path_, temporary_);
   if (descriptor < 0) fail("cannot be written");
-  // mkstemp() makes a private file; the result gets what a plain new file has.
-  const mode_t mask = umask(0);
-  umask(mask);
-  fchmod(descriptor, static_cast<mode_t>(0666) & ~mask);
   file_ = fdopen(descriptor, "wb");
   if (file_ == nullptr) {
     close(descriptor);
     unlink(temporary_.c_str());
+    forget_temporary(temporary_);
     fail("cannot be written");
   }
 }
@@ -41,6 +36,7 @@ AtomicFile::~AtomicFile() {
   if (file_ == nullptr) return;
   std::fclose(file_);
   unlink(temporary_.c_str());
+  forget_temporary(temporary_);
 }
 
 void AtomicFile::write(std::string_view bytes) {
@@ -50,6 +46,7 @@ void AtomicFile::write(std::string_view bytes) {
 void AtomicFile::commit() {
   if (std::fflush(file_) != 0 || fsync(fileno(file_)) != 0) fail("cannot be written");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
+  forget_temporary(temporary_);
   std::fclose(std::exchange(file_, nullptr));
   // The new name itself reaches the disk with its folder.
   const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");

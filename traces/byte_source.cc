@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -65,6 +66,10 @@ class Unpacker : public ByteSource {
       if (at_end_ && between_streams_) done_ = true;
       if (done_) break;
       const std::size_t made = unpack(out, size);
+      made_ += made;
+      if (made_ > kAlwaysAllowed && made_ / kMostRatio > taken_) {
+        fail(fmt::format("unpacks to more than {} times its size; unpack it first if it is no trap", kMostRatio));
+      }
       if (made > 0) return made;
       if (at_end_ && !between_streams_) {
         cut_ = true;
@@ -81,7 +86,10 @@ class Unpacker : public ByteSource {
   virtual std::size_t unpack(char* out, std::size_t size) = 0;
 
   [[nodiscard]] std::string_view rest() const { return {input_.data() + used_, filled_ - used_}; }
-  void take(std::size_t bytes) { used_ += bytes; }
+  void take(std::size_t bytes) {
+    used_ += bytes;
+    taken_ += bytes;
+  }
   [[noreturn]] void fail(std::string_view what) const {
     throw TraceError(fmt::format("{}: {}", name_, what));
   }
@@ -97,8 +105,14 @@ class Unpacker : public ByteSource {
     std::size_t length;
   };
 
+  // Traces as text pack 3 to 50 times. Some readers keep what they read, so a file
+  // that claims far more may not fill the memory.
+  static constexpr std::uint64_t kMostRatio = 250;
+  static constexpr std::uint64_t kAlwaysAllowed = std::uint64_t{16} << 20;
+
   std::unique_ptr<ByteSource> packed_;
   std::string name_;
+  std::uint64_t made_ = 0, taken_ = 0;  // Bytes out, bytes in.
   Buffer input_;
   std::size_t used_ = 0;
   std::size_t filled_ = 0;

@@ -2,7 +2,8 @@
 //
 // What a file is shows in its first bytes: 1f 8b is gzip (RFC 1952), 28 b5 2f fd
 // is Zstandard (RFC 8878); its name does not matter. Memory is constant however
-// much the bytes unpack to.
+// much the bytes unpack to; a file that unpacks to hundreds of times its size is
+// refused as a trap.
 #pragma once
 
 #include <cstddef>

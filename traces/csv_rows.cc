@@ -51,7 +51,7 @@ void split(std::string_view line, char delimiter, std::vector<std::string_view>&
   }
 }
 
-bool quotes_open(std::string_view line) {
+bool has_odd_quotes(std::string_view line) {
   return std::ranges::count(line, '"') % 2 != 0;
 }
 
@@ -123,12 +123,12 @@ class CsvRows final : public RowReader {
         return Got::kBad;
       }
     }
-    return quotes_open(line) ? join_lines(line, problem) : Got::kRow;
+    return has_odd_quotes(line) ? join_lines(line, problem) : Got::kRow;
   }
 
   Got join_lines(std::string_view& line, std::string& problem) {
     joined_ = line;
-    while (quotes_open(joined_)) {
+    for (bool open = true; open;) {  // Each line is looked at once, however many there are.
       const LineReader::Got got = lines_.next(line);
       if (got == LineReader::Got::kEnd) {
         problem = "opens a quote that is never closed";
@@ -139,6 +139,7 @@ class CsvRows final : public RowReader {
       }
       joined_.push_back('\n');
       joined_ += line;
+      open = !has_odd_quotes(line);
     }
     line = joined_;
     return Got::kRow;

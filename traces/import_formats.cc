@@ -155,12 +155,12 @@ bool looks_like_mooncake(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object()) continue;
-    if (!object.contains("hash_ids")) return false;
-    const auto length = object.value("input_length", nlohmann::json());
-    if (!object["timestamp"].is_number_integer() || !length.is_number_integer() ||
-        !object["hash_ids"].is_array())
+    // No value is copied: copying one that is nested a million deep would end the stack.
+    const auto stamp = object.find("timestamp"), length = object.find("input_length"), ids = object.find("hash_ids");
+    if (stamp == object.end() || length == object.end() || ids == object.end()) return false;
+    if (!stamp->is_number_integer() || !length->is_number_unsigned() || !ids->is_array()) return false;
+    if (ids->size() != length->get<std::uint64_t>() / 512 + (length->get<std::uint64_t>() % 512 != 0 ? 1 : 0))
       return false;
-    if (object["hash_ids"].size() != (length.get<std::uint64_t>() + 511) / 512) return false;
     any_ids = true;
   }
   return any_ids;

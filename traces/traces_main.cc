@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "traces/closest_name.h"
 #include "traces/subcommands.h"
+#include "traces/temporary_files.h"
 
 namespace boost {
 
@@ -47,6 +49,7 @@ void print_usage(std::FILE* out) {
 }
 
 int run(int argc, char** argv) {
+  remove_temporaries_on_signals();
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (name == "--help" || name == "-h" || name == "help") {
     print_usage(stdout);
@@ -70,7 +73,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return kneepoint::traces::run(argc, argv);
+    const int status = kneepoint::traces::run(argc, argv);
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+    return status;
   } catch (const std::exception& error) {
     fmt::print(stderr, "traces {}: {}\n", argc > 1 ? argv[1] : "", error.what());
     return 2;

@@ -89,35 +89,57 @@ RunSamples made_up_run(const std::string& name, unsigned seed, std::size_t count
         {1, step.outputs_before, prefill,
          kGap + kPerOutput * step.outputs_before + kWithPrefill * prefill + 1e-4 * normal(random)});
     if (i % 50 == 0)
-      run.idle_arrivals.push_back({kArrival + kGap + kPerOutput + kWithPrefill + 1e-4 * normal(random), 1});
+      run.idle_arrivals.push_back({kArrival + kWithPrefill + 1e-4 * normal(random), 1});
   }
   return run;
 }
 
-void expect_within(const hw::Measured& measured, double truth, const char* what) {
-  EXPECT_GT(measured.standard_error, 0) << what;
-  EXPECT_NEAR(measured.value, truth, 3 * measured.standard_error) << what;
-  EXPECT_FALSE(measured.source.empty()) << what;
-}
-
-TEST(FitStepModel, FindsAKnownServerAgain) {
-  const std::vector<RunSamples> runs{made_up_run("one", 1, 3000), made_up_run("two", 2, 3000)};
-  const hw::MeasuredServer server = fit_step_model(runs);
-  expect_within(server.base_s, kBase, "base");
-  expect_within(server.prefill_token_s, kToken, "prefill_token");
-  expect_within(server.attention_pair_s, kPair, "attention_pair");
-  expect_within(server.context_token_s, kContext, "context_token");
-  expect_within(server.sequence_beyond_s, kBeyond, "sequence_beyond");
-  expect_within(server.gap_base_s, kGap, "gap.base");
-  expect_within(server.gap_per_output_s, kPerOutput, "gap.per_output");
-  expect_within(server.gap_with_prefill_s, kWithPrefill, "gap.with_prefill");
-  expect_within(server.arrival_s, kArrival, "arrival");
-  // The errors were drawn independent, 5 %: the summaries say so.
-  for (const hw::ResidualSummary& residual : server.residuals) {
-    EXPECT_NEAR(residual.sd, 0.05, 0.005) << residual.of;
-    EXPECT_NEAR(residual.skew, 0, 0.25) << residual.of;
-    EXPECT_NEAR(residual.autocorrelation.front().second, 0, 0.1) << residual.of;
+// Errors of one coefficient over many made-up servers, in its own standard
+// errors. With N of them and honest standard errors the mean is 0 +- 1 / sqrt(N)
+// and the root mean square 1 +- 1 / sqrt(2 N).
+class Scores {
+ public:
+  void add(const hw::Measured& measured, double truth) {
+    ASSERT_GT(measured.standard_error, 0);
+    EXPECT_FALSE(measured.source.empty());
+    const double score = (measured.value - truth) / measured.standard_error;
+    sum_ += score;
+    squares_ += score * score;
+    ++count_;
   }
+  void expect_honest(const std::string& what) const {
+    const double n = count_;
+    EXPECT_LE(std::abs(sum_ / n), 3.5 / std::sqrt(n)) << what << ": biased";
+    EXPECT_NEAR(std::sqrt(squares_ / n), 1, 3.5 / std::sqrt(2 * n)) << what << ": standard error is not one";
+  }
+
+ private:
+  double sum_ = 0, squares_ = 0;
+  int count_ = 0;
+};
+
+TEST(FitStepModel, FindsKnownServersAgain) {
+  std::map<std::string, Scores> scores;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const std::vector<RunSamples> runs{made_up_run("one", 2 * seed - 1, 3000), made_up_run("two", 2 * seed, 3000)};
+    const hw::MeasuredServer server = fit_step_model(runs);
+    scores["base"].add(server.base_s, kBase);
+    scores["prefill_token"].add(server.prefill_token_s, kToken);
+    scores["attention_pair"].add(server.attention_pair_s, kPair);
+    scores["context_token"].add(server.context_token_s, kContext);
+    scores["sequence_beyond"].add(server.sequence_beyond_s, kBeyond);
+    scores["gap.base"].add(server.gap_base_s, kGap);
+    scores["gap.per_output"].add(server.gap_per_output_s, kPerOutput);
+    scores["gap.with_prefill"].add(server.gap_with_prefill_s, kWithPrefill);
+    scores["arrival"].add(server.arrival_s, kArrival);
+    // The errors were drawn independent, 5 %: the summaries say so.
+    for (const hw::ResidualSummary& residual : server.residuals) {
+      EXPECT_NEAR(residual.sd, 0.05, 0.006) << residual.of;
+      EXPECT_NEAR(residual.skew, 0, 0.4) << residual.of;
+      EXPECT_NEAR(residual.autocorrelation.front().second, 0, 0.15) << residual.of;
+    }
+  }
+  for (const auto& [what, score] : scores) score.expect_honest(what);
 }
 
 TEST(FitStepModel, WithoutAClientTheGapsAreSaidToBeUnknown) {

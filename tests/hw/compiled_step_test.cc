@@ -45,18 +45,6 @@ TEST(LatticeTest, ExactBelowThenFourToAnOctave) {
   }
 }
 
-TEST(FloorSumTest, EqualsTheSumTermByTerm) {
-  EXPECT_EQ(floor_sum(4, 10, 6, 3), 0 + 0 + 1 + 2);  // floor of 0.3, 0.9, 1.5, 2.1
-  Random random(1);
-  for (int i = 0; i < 2000; ++i) {
-    const std::int64_t n = draw(random, 0, 60), m = draw(random, 1, 100);
-    const std::int64_t a = draw(random, 0, 1000), b = draw(random, 0, 1000);
-    std::int64_t sum = 0;
-    for (std::int64_t k = 0; k < n; ++k) sum += (a * k + b) / m;
-    ASSERT_EQ(floor_sum(n, m, a, b), sum) << n << " " << m << " " << a << " " << b;
-  }
-}
-
 struct Case {
   const char* model;
   const char* gpu;
@@ -158,9 +146,17 @@ TEST(CompiledStepTest, RunsEqualTheirSingleStepsToTheNanosecond) {
       step.decodes = {count, count * mean, mean + draw(random, 0, count > 1 ? mean : 0), {}};
       step.num_tokens = step.padded_tokens = step.num_sampled = count;
       step.graph_mode = draw(random, 0, 1) == 0 ? GraphMode::kFull : GraphMode::kNone;
-      const std::int64_t steps = draw_size(random, 1, 2000);
-      ASSERT_EQ(model->decode_run_time(step, steps), model->StepTimeModel::decode_run_time(step, steps))
-          << c.model << " " << count << " sequences at " << mean << ", " << steps << " steps";
+      std::vector<StepTime> at_once(static_cast<std::size_t>(draw_size(random, 1, 2000)));
+      model->decode_run(step, at_once);
+      for (std::size_t n = 0; n < at_once.size(); ++n) {
+        const StepTime single = model->step_time(step);
+        ASSERT_EQ(at_once[n].device, single.device)
+            << c.model << " " << count << " sequences at " << mean << ", step " << n;
+        ASSERT_EQ(at_once[n].host, single.host);
+        ASSERT_EQ(at_once[n].pipeline, single.pipeline);
+        step.decodes.context_sum += count;
+        step.decodes.context_max += 1;
+      }
     }
   }
 }

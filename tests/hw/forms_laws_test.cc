@@ -169,11 +169,12 @@ TEST_P(FormLaws, NoCollectiveUnderItsFloor) {
   Sizes sizes(5);
   for (int i = 0; i < kShapes; ++i) {
     const CollectiveShape s = random_collective(sizes);
-    const double others = s.op == Collective::kSend
+    // An all-reduce brings in, for every element, the sum of all others: the whole message.
+    const double others = s.op == Collective::kSend || s.op == Collective::kAllReduce
                               ? 1.0
                               : static_cast<double>(s.num_gpus - 1) / static_cast<double>(s.num_gpus);
     const double least = static_cast<double>(s.message_bytes) * others / gpu_.link_bytes_per_s;
-    ASSERT_GE(times_.collective(s).seconds, least * (1 - kRounding));
+    ASSERT_GE(times_.collective(s).seconds, least * (1 - kRounding)) << "GPUs " << s.num_gpus;
   }
 }
 
@@ -280,9 +281,11 @@ TEST_P(FormLaws, ColdIsNeverFasterThanWarm) {
   Sizes sizes(21);
   for (int i = 0; i < kShapes; ++i) {
     const GemmShape gemm = random_gemm(sizes);
-    ASSERT_GE(times_.gemm(gemm, CacheState::kCold).seconds, times_.gemm(gemm, CacheState::kWarm).seconds);
+    ASSERT_GE(times_.gemm(gemm, CacheState::kCold).seconds,
+              times_.gemm(gemm, CacheState::kWarm).seconds * (1 - kRounding));
     const MoeShape moe = random_moe(sizes);
-    ASSERT_GE(times_.moe(moe, CacheState::kCold).seconds, times_.moe(moe, CacheState::kWarm).seconds);
+    ASSERT_GE(times_.moe(moe, CacheState::kCold).seconds,
+              times_.moe(moe, CacheState::kWarm).seconds * (1 - kRounding));
   }
 }
 

@@ -53,18 +53,19 @@ struct Case {
   Chunk chunk;  // num_tokens 0: none.
   std::int64_t outputs_before;
   double elapsed_ms;
-  double gap_ms;
+  double turnaround_ms;
+  double host_ms;
 };
 
 // s(1) = 0.5, s(2) = 1, s(3) = 2, s(6) = 3 + 2 * 0.5 = 4 ms.
 const Case kCases[] = {
-    {"OneDecode", {.count = 1, .context_sum = 100}, {}, 1, 5 + 0.5 + 0.1, 1.1},
-    {"BetweenPoints", {.count = 3, .context_sum = 300}, {}, 3, 5 + 2 + 0.3, 1.3},
-    {"BeyondThePoints", {.count = 6, .context_sum = 600}, {}, 0, 5 + 4 + 0.6, 1.0},
+    {"OneDecode", {.count = 1, .context_sum = 100}, {}, 1, 5 + 0.5 + 0.1, 1.1, 0},
+    {"BetweenPoints", {.count = 3, .context_sum = 300}, {}, 3, 5 + 2 + 0.3, 1.3, 0},
+    {"BeyondThePoints", {.count = 6, .context_sum = 600}, {}, 0, 5 + 4 + 0.6, 1.0, 0},
     // 10 tokens behind 20: 10 * 20 + 55 = 255 pairs of 0.1 us.
-    {"ChunkAndDecodes", {.count = 3, .context_sum = 300}, {10, 20}, 2, 5 + 2.5 + 0.0255 + 2 + 0.3, 1.7},
+    {"ChunkAndDecodes", {.count = 3, .context_sum = 300}, {10, 20}, 2, 5 + 2.5 + 0.0255 + 2 + 0.3, 1.2, 0.5},
     // A prompt's last token alone is a single-token request that reads 33 tokens.
-    {"ChunkOfOne", {.count = 1, .context_sum = 100}, {1, 32}, 0, 5 + 1 + 0.133, 1.0},
+    {"ChunkOfOne", {.count = 1, .context_sum = 100}, {1, 32}, 0, 5 + 1 + 0.133, 1.0, 0},
 };
 
 class MeasuredStep : public testing::TestWithParam<Case> {};
@@ -75,10 +76,10 @@ TEST_P(MeasuredStep, TakesTheWorkedTime) {
   shape.decodes = c.decodes;
   const std::array chunks{c.chunk};
   if (c.chunk.num_tokens > 0) shape.chunks = chunks;
-  shape.num_outputs_before = c.outputs_before;
   const auto model = make_measured_step_time_model(round_server());
   EXPECT_NEAR(static_cast<double>(model->step_time(shape).device.count()) * 1e-6, c.elapsed_ms, 1e-6);
-  EXPECT_NEAR(static_cast<double>(model->step_time(shape).host.count()) * 1e-6, c.gap_ms, 1e-6);
+  EXPECT_NEAR(static_cast<double>(model->step_time(shape).host.count()) * 1e-6, c.host_ms, 1e-6);
+  EXPECT_NEAR(static_cast<double>(model->turnaround(c.outputs_before).count()) * 1e-6, c.turnaround_ms, 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(, MeasuredStep, testing::ValuesIn(kCases),

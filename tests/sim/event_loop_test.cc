@@ -150,6 +150,20 @@ TEST(EventLoop, ARequestThatNeverFitsEndsAndTheOthersGoOn) {
   EXPECT_EQ(summary.hangs_from, at(0ms));
 }
 
+TEST(EventLoop, AClientMayGiveUpWhileARefusalIsOnItsWay) {
+  // The head of above, refused at 0 ms; the refusal takes 10 ms, the client waits 5.
+  RunConfig config = toy_config(4);
+  config.client.timeout = 5ms;
+  testing_support::ToyStepTimes times = toy_times();
+  times.front.output = 10ms;
+  Records records;
+  const RunSummary summary = run_toy(config, times, {request_at(0ms, 60, 1)}, {&records});
+  ASSERT_EQ(records.all.size(), 1u);
+  EXPECT_EQ(records.all[0].end, RequestEnd::kClientTimeout);
+  EXPECT_EQ(records.all[0].last_token, at(5ms));
+  EXPECT_EQ(summary.never_fit, 1);
+}
+
 TEST(EventLoop, ARequestThatOutgrowsThePoolEndsToo) {
   // 2 usable blocks; 30 tokens and 20 to come: the 33rd needs a third block. It
   // preempts itself and could wait forever.

@@ -206,7 +206,7 @@ TEST_F(OutputFilesTest, AFullDiskIsOneLineAndLeavesNothing) {
 
 TEST(StandardStreams, AClosedPipeIsAnErrorNotASignal) {
   const auto break_pipe = [] {
-    guard_standard_streams();
+    guard_process();
     int ends[2] = {-1, -1};
     ASSERT_EQ(::pipe(ends), 0);
     ::close(ends[0]);
@@ -219,7 +219,7 @@ TEST(StandardStreams, AClosedPipeIsAnErrorNotASignal) {
 TEST(StandardStreams, AClosedStdoutIsNotTheNextFile) {
   const auto close_it = [] {
     ::close(STDOUT_FILENO);
-    guard_standard_streams();
+    guard_process();
   };
   EXPECT_EXIT(write_to_spoiled_stdout(close_it), testing::ExitedWithCode(0),
               "^standard output: cannot be written: Bad file descriptor\n$");

@@ -76,15 +76,25 @@ class Records final : public sim::RunObserver {
   return config;
 }
 
-/// Runs `records` and tells `observers`.
+/// Keys that say of no request that its keys are its own, so that each goes through the pool's table.
+class OpenKeys final : public sim::ContentKeys {
+ public:
+  using sim::ContentKeys::ContentKeys;
+  [[nodiscard]] bool is_private(engine::RequestId) const override { return false; }
+};
+
+/// Runs `records` and tells `observers`; adds to `use` how the steps were planned.
 inline sim::RunSummary run_toy(const sim::RunConfig& config, const hw::StepTimeModel& times,
-                               std::vector<traces::TraceRecord> records, std::vector<sim::RunObserver*> observers) {
+                               std::vector<traces::TraceRecord> records, std::vector<sim::RunObserver*> observers,
+                               engine::CohortUse* use = nullptr, bool open_keys = false) {
   std::unique_ptr<sim::Client> client =
       std::make_unique<sim::OpenLoopClient>(std::make_unique<ListWorkload>(std::move(records)));
   if (config.client.max_concurrency) {
     client = std::make_unique<sim::SemaphoreClient>(std::move(client), *config.client.max_concurrency);
   }
-  sim::ContentKeys keys(config.engine.block_size);
+  sim::ContentKeys own_keys(config.engine.block_size);
+  OpenKeys all_open(config.engine.block_size);
+  sim::ContentKeys& keys = open_keys ? all_open : own_keys;
   const auto engine = engine::find_scheduler(config.scheduler)->make(config.engine, keys);
   sim::EventLoop loop(config, {.client = *client,
                                .engine = *engine,
@@ -92,7 +102,16 @@ inline sim::RunSummary run_toy(const sim::RunConfig& config, const hw::StepTimeM
                                .times = times,
                                .graphs = nullptr,
                                .observers = std::move(observers)});
-  return loop.run();
+  sim::RunSummary summary = loop.run();
+  if (use != nullptr) {
+    const engine::CohortUse more = engine->cohort_use();
+    for (auto field : {&engine::CohortUse::steady, &engine::CohortUse::unwalked, &engine::CohortUse::walked,
+                       &engine::CohortUse::for_budget, &engine::CohortUse::for_blocks, &engine::CohortUse::for_pipeline,
+                       &engine::CohortUse::for_throttle, &engine::CohortUse::for_abort, &engine::CohortUse::for_result}) {
+      use->*field += more.*field;
+    }
+  }
+  return summary;
 }
 
 }  // namespace kneepoint::testing_support

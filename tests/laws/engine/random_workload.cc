@@ -9,6 +9,11 @@ using engine::RequestId;
 using engine::SpeculativeMethod;
 
 std::int64_t Dice::between(std::int64_t low, std::int64_t high) {
+  if (bytes_.size() >= 2) {
+    const std::int64_t number = bytes_[0] + 256 * std::int64_t{bytes_[1]};
+    bytes_ = bytes_.subspan(2);
+    return low + number % (high - low + 1);
+  }
   return boost::random::uniform_int_distribution<std::int64_t>(low, high)(engine_);
 }
 

@@ -9,6 +9,7 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,8 @@ namespace kneepoint::laws {
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
+  /// Numbers from `bytes` as long as they last, two for each; then random ones. For a fuzzer, which steers by them.
+  explicit Dice(std::span<const std::uint8_t> bytes) : engine_(bytes.size()), bytes_(bytes) {}
   [[nodiscard]] std::int64_t between(std::int64_t low, std::int64_t high);  ///< Both included.
   [[nodiscard]] bool one_in(std::int64_t n) { return between(1, n) == 1; }
   template <typename T>
@@ -32,6 +35,7 @@ class Dice {
 
  private:
   boost::random::mt19937_64 engine_;
+  std::span<const std::uint8_t> bytes_;  // Not used up yet.
 };
 
 /// A configuration that validate() accepts; all policies, depths, drafts and windows occur.

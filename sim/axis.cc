@@ -139,7 +139,8 @@ double text_width(std::string_view text) {
   return width;
 }
 
-std::vector<PlacedLabel> place_labels(const std::vector<double>& at, const std::vector<double>& widths, Range room) {
+std::vector<PlacedLabel> place_labels(const std::vector<double>& at, const std::vector<double>& widths,
+                                      Range room) {
   BOOST_ASSERT(at.size() == widths.size());
   std::vector<PlacedLabel> placed;
   std::vector<double> row_ends;  // Right edge of the newest label of each row.

@@ -55,9 +55,9 @@ class Scale {
 /// About so wide is a text at 12 px in the page's font; never less than it is drawn.
 [[nodiscard]] double text_width(std::string_view text);
 
-/// Labels of lines that come from below, each beginning at its line's `at` and kept within `room`; rows count from
-/// the top. A label goes below every earlier one that reaches as far as its line, so that neither labels meet nor a
-/// line runs through one (but where `room` ends):
+/// Labels of lines that come from below, each beginning at its line's `at` and kept within `room`; rows count
+/// from the top. A label goes below every earlier one that reaches as far as its line, so that neither labels
+/// meet nor a line runs through one (but where `room` ends):
 ///
 ///     p50 41     p90 106     p99 178          row 0
 ///     :          : p95 116   :                row 1
@@ -67,7 +67,7 @@ struct PlacedLabel {
   double left = 0;
   int row = 0;
 };
-[[nodiscard]] std::vector<PlacedLabel> place_labels(const std::vector<double>& at, const std::vector<double>& widths,
-                                                    Range room);
+[[nodiscard]] std::vector<PlacedLabel> place_labels(const std::vector<double>& at,
+                                                    const std::vector<double>& widths, Range room);
 
 }  // namespace kneepoint::sim

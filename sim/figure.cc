@@ -42,7 +42,7 @@ class Drawing {
   void marks();
   [[nodiscard]] bool has_columns() const { return !figure_.columns.categories.empty(); }
   [[nodiscard]] bool has_rows() const { return !figure_.intervals.rows.empty(); }
-  [[nodiscard]] int x_ticks() const { return static_cast<int>(size_.width / 75); }
+  [[nodiscard]] int x_ticks() const { return static_cast<int>(size_.width / 62); }
   [[nodiscard]] int y_ticks() const { return 6; }
   [[nodiscard]] std::vector<Tick> ticks(const FigureAxis& axis, Range range, int at_most) const {
     return axis.log ? log_ticks(range, at_most) : linear_ticks(range, at_most);
@@ -156,7 +156,8 @@ void Drawing::find_edges() {
       vertical_.push_back(mark);
     }
   }
-  std::stable_sort(vertical_.begin(), vertical_.end(), [](const Mark& a, const Mark& b) { return a.at < b.at; });
+  std::stable_sort(vertical_.begin(), vertical_.end(),
+                   [](const Mark& a, const Mark& b) { return a.at < b.at; });
   x_ = Scale(x_range_, figure_.x.log, left_, right_);
   std::vector<double> at, widths;
   for (const Mark& mark : vertical_) {
@@ -202,7 +203,8 @@ void Drawing::category_axis() {
     const double centre = left_ + slot * (static_cast<double>(i) + 0.5);
     const double half = text_width(categories[i]) / 2;
     if (centre - half >= free_from) {
-      put("<text class=\"mid\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", centre, bottom_ + 17, escaped(categories[i]));
+      put("<text class=\"mid\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", centre, bottom_ + 17,
+          escaped(categories[i]));
       free_from = centre + half + 6;
     }
   }
@@ -245,8 +247,9 @@ void Drawing::interval_rows() {
       const double to = x_.px(row.at + row.half_widths[part]);
       const int tone = tone_number(all.parts[part].tone);
       put("<path class=\"line t{}\" d=\"M{:.1f},{:.1f}v6m0,-3H{:.1f}m0,-3v6\"/>", tone, from, y - 3, to);
-      put("<circle class=\"dot t{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}: {} ± {}</title></circle>", tone, at, y,
-          escaped(all.parts[part].label), short_number(row.at), short_number(row.half_widths[part]));
+      put("<circle class=\"dot t{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}: {} ± {}</title></circle>",
+          tone, at, y, escaped(all.parts[part].label), short_number(row.at),
+          short_number(row.half_widths[part]));
     }
     y += step;
     for (const double tick : row.ticks) {
@@ -258,7 +261,8 @@ void Drawing::interval_rows() {
 void Drawing::spans() {
   for (const Span& span : figure_.spans) {
     const double from = x_.px(span.x.low);
-    put("<rect class=\"span t{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"><title>{}</title></rect>",
+    put("<rect class=\"span t{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
+        "height=\"{:.1f}\"><title>{}</title></rect>",
         tone_number(span.tone), from, top_, std::max(x_.px(span.x.high) - from, 1.0), bottom_ - top_,
         escaped(span.label));
   }
@@ -298,7 +302,8 @@ void Drawing::line(const Line& line) {
   }
   for (const Point& point : line.points) {
     if (std::isfinite(point.x) && std::isfinite(point.y)) {
-      put("<circle class=\"dot t{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}: {} at {}</title></circle>",
+      put("<circle class=\"dot t{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}: {} at "
+          "{}</title></circle>",
           tone_number(line.tone), x_.px(point.x), y_.px(point.y), escaped(line.label), short_number(point.y),
           short_number(point.x));
     }
@@ -328,10 +333,11 @@ void Drawing::marks() {
 }
 
 std::string Drawing::draw(std::string_view name) {
-  put("<svg class=\"{}\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", name, size_.width, size_.height,
-      escaped(figure_.title));
+  put("<svg class=\"{}\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", name, size_.width,
+      size_.height, escaped(figure_.title));
   if (!has_data_) {
-    put("<text class=\"name mid\" x=\"{:.1f}\" y=\"{:.1f}\">No data</text></svg>", size_.width / 2, size_.height / 2);
+    put("<text class=\"name mid\" x=\"{:.1f}\" y=\"{:.1f}\">No data</text></svg>", size_.width / 2,
+        size_.height / 2);
     return std::move(text_);
   }
   spans();

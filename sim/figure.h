@@ -28,7 +28,9 @@ namespace kneepoint::sim {
 /// A colour by what it is for; sim/page.cc has the values.
 enum class Tone : std::uint8_t { kBlue, kOrange, kGreen, kPurple, kRed, kTeal, kGrey };
 inline constexpr int kNumTones = 7;
-[[nodiscard]] constexpr int tone_number(Tone tone) { return static_cast<int>(tone); }
+[[nodiscard]] constexpr int tone_number(Tone tone) {
+  return static_cast<int>(tone);
+}
 
 struct Point {
   double x = 0;
@@ -100,7 +102,7 @@ struct Intervals {
 struct FigureAxis {
   std::string label;  ///< With its unit: "TTFT (ms)".
   bool log = false;
-  std::optional<double> low;   ///< Nothing: as the data are.
+  std::optional<double> low;  ///< Nothing: as the data are.
   std::optional<double> high;
 };
 
@@ -115,7 +117,7 @@ struct Figure {
   std::vector<Mark> marks;
   Columns columns;      ///< If it has categories there are no lines, and the x axis is theirs.
   Intervals intervals;  ///< If it has rows there are no lines, and the y axis is theirs.
-  std::string csv;    ///< The file with its numbers; beside the page.
+  std::string csv;      ///< The file with its numbers; beside the page.
 };
 
 struct FigureSize {

@@ -35,7 +35,8 @@ std::optional<double> beyond_from(const KneeResult& r) {
   if (saturation != nullptr && saturation->found()) {
     return saturation->load;
   }
-  const auto first = std::find_if(r.points.begin(), r.points.end(), [](const LoadPoint& p) { return p.beyond_saturation; });
+  const auto first =
+      std::find_if(r.points.begin(), r.points.end(), [](const LoadPoint& p) { return p.beyond_saturation; });
   return first != r.points.end() ? std::optional(first->load) : std::nullopt;
 }
 
@@ -57,7 +58,9 @@ Figure over_load(const KneeResult& r, std::string title, std::string about, std:
   figure.csv = kKneePointsCsv;
   const std::optional<double> beyond = beyond_from(r);
   if (beyond && !r.points.empty() && r.points.back().load > *beyond) {
-    figure.spans.push_back({"Beyond saturation: grows with the length of the run", Tone::kGrey, {*beyond, r.points.back().load}});
+    figure.spans.push_back({"Beyond saturation: grows with the length of the run",
+                            Tone::kGrey,
+                            {*beyond, r.points.back().load}});
   }
   return figure;
 }
@@ -93,7 +96,8 @@ auto latency(LatencyEstimates LoadPoint::*metric, MaybeEstimate LatencyEstimates
 void add_knee_marks(Figure& figure, const KneeResult& r) {
   for (const Knee& knee : r.knees) {
     if (knee.found()) {
-      figure.marks.push_back({knee.load, fmt::format("{} {}", knee_name(knee.kind), short_number(knee.load)), tone_of(knee.kind)});
+      figure.marks.push_back({knee.load, fmt::format("{} {}", knee_name(knee.kind), short_number(knee.load)),
+                              tone_of(knee.kind)});
     }
   }
 }
@@ -110,19 +114,27 @@ std::optional<double> p99_ttft_limit(const KneeResult& r) {
 }
 
 Figure main_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "p99 TTFT against load",
-                            fmt::format("Mean of {} seeds with its 95 % interval, which is that of the arrivals alone; the "
-                                        "knees with their whole intervals.", r.seeds),
-                            "p99 TTFT (ms)", true);
+  Figure figure = over_load(
+      r, "p99 TTFT against load",
+      fmt::format("Mean of {} seeds with its 95 % interval, which is that of the arrivals alone; the "
+                  "knees with their whole intervals.",
+                  r.seeds),
+      "p99 TTFT (ms)", true);
   for (const Knee& knee : r.knees) {
     if (knee.found()) {
-      figure.spans.push_back({capital(fmt::format("{} knee, 95 %", knee_name(knee.kind))), tone_of(knee.kind),
+      figure.spans.push_back({capital(fmt::format("{} knee, 95 %", knee_name(knee.kind))),
+                              tone_of(knee.kind),
                               {knee.lower(), knee.upper()}});
     }
   }
   Band band{"95 % of the seeds' mean", Tone::kBlue, {}, {}, {}};
+  Band beyond{"p50 to p99, of runs of this length", Tone::kOrange, {}, {}, {}};
   for (const LoadPoint& p : r.points) {
-    if (p.ttft.p99_ms) {
+    if (p.beyond_saturation && p.ttft.p50_ms && p.ttft.p99_ms) {
+      beyond.x.push_back(p.load);
+      beyond.low.push_back(p.ttft.p50_ms->value);
+      beyond.high.push_back(p.ttft.p99_ms->value);
+    } else if (p.ttft.p99_ms) {
       const Estimate& e = *p.ttft.p99_ms;
       band.x.push_back(p.load);
       // A log axis has no place for 0; an interval wider than its value ends at a tenth of it.
@@ -131,6 +143,9 @@ Figure main_figure(const KneeResult& r) {
     }
   }
   figure.bands.push_back(std::move(band));
+  if (!beyond.x.empty()) {
+    figure.bands.push_back(std::move(beyond));
+  }
   add_line(figure, r, "p99 TTFT", Tone::kBlue, latency(&LoadPoint::ttft, &LatencyEstimates::p99_ms));
   add_knee_marks(figure, r);
   if (const std::optional<double> limit = p99_ttft_limit(r)) {
@@ -142,53 +157,64 @@ Figure main_figure(const KneeResult& r) {
 Figure interval_figure(const KneeResult& r) {
   Figure figure;
   figure.title = "The knees, and how sure they are";
-  figure.about = "95 % intervals in two parts: which requests happened to come when, and how well the step times are known.";
+  figure.about =
+      "95 % intervals in two parts: which requests happened to come when, and how well the step times are "
+      "known.";
   figure.csv = kKneesCsv;
   figure.x = {load_axis_name(r), false, {}, {}};
-  figure.intervals.parts = {{"From the arrivals", Tone::kBlue}, {"From the step time", Tone::kOrange}, {"Whole", Tone::kGrey}};
+  figure.intervals.parts = {
+      {"From the arrivals", Tone::kBlue}, {"From the step time", Tone::kOrange}, {"Whole", Tone::kGrey}};
   figure.intervals.tick_label = "Single seeds";
   for (const Knee& knee : r.knees) {
     if (knee.found()) {
-      figure.intervals.rows.push_back({fmt::format("{}: {} ± {}", capital(knee_name(knee.kind)), short_number(knee.load),
-                                                   short_number(knee.half_width())),
-                                       knee.load,
-                                       {knee.arrivals_half_width, knee.step_time_half_width, knee.half_width()},
-                                       knee.by_seed});
+      figure.intervals.rows.push_back(
+          {fmt::format("{}: {} ± {}", capital(knee_name(knee.kind)), short_number(knee.load),
+                       short_number(knee.half_width())),
+           knee.load,
+           {knee.arrivals_half_width, knee.step_time_half_width, knee.half_width()},
+           knee.by_seed});
     }
   }
   return figure;
 }
 
-Figure latency_figure(const KneeResult& r, std::string_view name, LatencyEstimates LoadPoint::*metric, bool log) {
-  Figure figure = over_load(r, fmt::format("{} against load", name), "Of all completed requests after the warm-up; means over the seeds.",
+Figure latency_figure(const KneeResult& r, std::string_view name, LatencyEstimates LoadPoint::*metric,
+                      bool log) {
+  Figure figure = over_load(r, fmt::format("{} against load", name),
+                            "Of all completed requests after the warm-up; means over the seeds.",
                             fmt::format("{} (ms)", name), log);
   add_line(figure, r, "p99", Tone::kRed, latency(metric, &LatencyEstimates::p99_ms));
   add_line(figure, r, "p95", Tone::kPurple, latency(metric, &LatencyEstimates::p95_ms));
   add_line(figure, r, "p50", Tone::kBlue, latency(metric, &LatencyEstimates::p50_ms));
-  add_line(figure, r, "Mean", Tone::kTeal, latency(metric, &LatencyEstimates::mean_ms));
+  add_line(figure, r, "Mean", Tone::kOrange, latency(metric, &LatencyEstimates::mean_ms));
   add_knee_marks(figure, r);
   return figure;
 }
 
 Figure throughput_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "Throughput against load", "Completed requests per second.", "Completed (req/s)", false);
+  Figure figure =
+      over_load(r, "Throughput against load", "Completed requests per second.", "Completed (req/s)", false);
   add_line(figure, r, "Completed", Tone::kTeal, [](const LoadPoint& p) { return p.requests_per_s.value; });
   if (r.axis == LoadAxis::kRate && !r.points.empty()) {
-    figure.lines.push_back({"What was sent", Tone::kGrey, {{0, 0}, {r.points.back().load, r.points.back().load}}, true});
+    figure.lines.push_back(
+        {"What was sent", Tone::kGrey, {{0, 0}, {r.points.back().load, r.points.back().load}}, true});
   }
   add_knee_marks(figure, r);
   return figure;
 }
 
 Figure tokens_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "Output tokens against load", "Generated tokens of completed requests per second.", "Output (tok/s)", false);
-  add_line(figure, r, "Output tokens", Tone::kTeal, [](const LoadPoint& p) { return p.output_tokens_per_s.value; });
+  Figure figure = over_load(r, "Output tokens against load",
+                            "Generated tokens of completed requests per second.", "Output (tok/s)", false);
+  add_line(figure, r, "Output tokens", Tone::kTeal,
+           [](const LoadPoint& p) { return p.output_tokens_per_s.value; });
   add_knee_marks(figure, r);
   return figure;
 }
 
 Figure kv_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "KV cache in use against load", "Share of the KV blocks; means over the seeds.", "KV cache in use (%)", false);
+  Figure figure = over_load(r, "KV cache in use against load",
+                            "Share of the KV blocks; means over the seeds.", "KV cache in use (%)", false);
   figure.y.high = 100;
   add_line(figure, r, "Peak", Tone::kOrange, [](const LoadPoint& p) { return 100 * p.peak_kv_usage; });
   add_line(figure, r, "Mean", Tone::kPurple, [](const LoadPoint& p) { return 100 * p.mean_kv_usage; });
@@ -197,18 +223,22 @@ Figure kv_figure(const KneeResult& r) {
 }
 
 Figure batch_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "Batch size and queue against load", "Requests running and waiting, over time; means over the seeds.",
-                            "Requests", true);
-  add_line(figure, r, "Running", Tone::kGreen, [](const LoadPoint& p) { return p.mean_running > 0 ? p.mean_running : kNoValue; });
-  add_line(figure, r, "Waiting", Tone::kOrange, [](const LoadPoint& p) { return p.mean_waiting > 0 ? p.mean_waiting : kNoValue; });
+  Figure figure =
+      over_load(r, "Batch size and queue against load",
+                "Requests running and waiting, over time; means over the seeds.", "Requests", true);
+  add_line(figure, r, "Running", Tone::kGreen,
+           [](const LoadPoint& p) { return p.mean_running > 0 ? p.mean_running : kNoValue; });
+  add_line(figure, r, "Waiting", Tone::kOrange,
+           [](const LoadPoint& p) { return p.mean_waiting > 0 ? p.mean_waiting : kNoValue; });
   add_knee_marks(figure, r);
   return figure;
 }
 
 Figure elasticity_figure(const KneeResult& r) {
-  Figure figure = over_load(r, "How an error in the step time is amplified",
-                            "Percent of p99 TTFT for one percent of step time; 1 passes an error on as it is.",
-                            "Elasticity (% per %)", false);
+  Figure figure =
+      over_load(r, "How an error in the step time is amplified",
+                "Percent of p99 TTFT for one percent of step time; 1 passes an error on as it is.",
+                "Elasticity (% per %)", false);
   add_line(figure, r, "Elasticity of p99 TTFT", Tone::kPurple,
            [](const LoadPoint& p) { return p.elasticity ? p.elasticity->value : kNoValue; });
   add_knee_marks(figure, r);
@@ -232,11 +262,16 @@ Figure waits_figure(const KneeResult& r) {
       }
     }
   }
-  constexpr Tone kTones[] = {Tone::kBlue, Tone::kOrange, Tone::kGreen, Tone::kPurple, Tone::kRed, Tone::kTeal, Tone::kGrey};
+  constexpr Tone kTones[] = {Tone::kBlue, Tone::kOrange, Tone::kGreen, Tone::kPurple,
+                             Tone::kRed,  Tone::kTeal,   Tone::kGrey};
   for (std::size_t i = 0; i < causes.size(); ++i) {
-    Columns::Layer layer{std::string(wait_cause_in_words(causes[i])), kTones[i % std::size(kTones)], {}, i >= std::size(kTones)};
+    Columns::Layer layer{std::string(wait_cause_in_words(causes[i])),
+                         kTones[i % std::size(kTones)],
+                         {},
+                         i >= std::size(kTones)};
     for (const LoadPoint& p : r.points) {
-      const auto found = std::find_if(p.waits.begin(), p.waits.end(), [&](const WaitShare& w) { return w.cause == causes[i]; });
+      const auto found = std::find_if(p.waits.begin(), p.waits.end(),
+                                      [&](const WaitShare& w) { return w.cause == causes[i]; });
       layer.values.push_back(found == p.waits.end() ? 0 : 100 * found->share);
     }
     figure.columns.layers.push_back(std::move(layer));
@@ -255,23 +290,26 @@ void add_tiles(Page& page, const KneeResult& r) {
   for (const Knee& knee : r.knees) {
     const std::string name = capital(fmt::format("{} knee", knee_name(knee.kind)));
     if (knee.found()) {
-      tiles.push_back({name, with_unit(r, knee.load),
-                       fmt::format("± {}: arrivals ± {}, step time ± {}", short_number(knee.half_width()),
-                                   short_number(knee.arrivals_half_width), short_number(knee.step_time_half_width))});
+      tiles.push_back(
+          {name, with_unit(r, knee.load),
+           fmt::format("± {}: arrivals ± {}, step time ± {}", short_number(knee.half_width()),
+                       short_number(knee.arrivals_half_width), short_number(knee.step_time_half_width))});
     } else {
       tiles.push_back({name, knee_status_name(knee.status), knee.explanation});
     }
   }
   if (!r.bindings.empty()) {
-    tiles.push_back({fmt::format("Binds {}", r.bindings.front().where), capital(resource_name(r.bindings.front().resource)),
+    tiles.push_back({fmt::format("Binds {}", r.bindings.front().where),
+                     capital(resource_name(r.bindings.front().resource)),
                      fmt::format("at {}", with_unit(r, r.bindings.front().load))});
   }
   if (r.servers) {
     const ServersNeeded& s = *r.servers;
-    tiles.push_back({"Servers for this trace", fmt::format("{} (mean), {} (peak)", s.for_mean, s.for_peak),
-                     fmt::format("cautiously {} and {}; {} req/s on average, {} over {} s; assumes perfect balancing",
-                                 s.for_mean_cautious, s.for_peak_cautious, short_number(s.mean_rate), short_number(s.peak_rate),
-                                 short_number(s.peak_window_s))});
+    tiles.push_back(
+        {"Servers for this trace", fmt::format("{} (mean), {} (peak)", s.for_mean, s.for_peak),
+         fmt::format("cautiously {} and {}; {} req/s on average, {} over {} s; assumes perfect balancing",
+                     s.for_mean_cautious, s.for_peak_cautious, short_number(s.mean_rate),
+                     short_number(s.peak_rate), short_number(s.peak_window_s))});
   }
   page.tiles(tiles);
 }
@@ -284,11 +322,13 @@ void add_bindings(Page& page, const KneeResult& r) {
   PageTable table;
   table.header = {"Where", "Load", "Resource"};
   for (const Binding& binding : r.bindings) {
-    table.rows.push_back({capital(binding.where), with_unit(r, binding.load), capital(resource_name(binding.resource))});
+    table.rows.push_back(
+        {capital(binding.where), with_unit(r, binding.load), capital(resource_name(binding.resource))});
   }
   page.table(table);
   for (const Binding& binding : r.bindings) {
-    page.folded(fmt::format("Evidence {}", binding.where), fmt::format("{}", fmt::join(binding.evidence, "\n")));
+    page.folded(fmt::format("Evidence {}", binding.where),
+                fmt::format("{}", fmt::join(binding.evidence, "\n")));
   }
 }
 
@@ -302,9 +342,11 @@ void add_what_ifs(Page& page, const KneeResult& r) {
   table.header = {"Change", "Knee", "Moves to", "Factor", "95 %"};
   for (const WhatIf& answer : r.what_ifs) {
     const bool found = answer.status == KneeStatus::kFound;
-    table.rows.push_back({answer.change, knee_name(answer.kind), found ? with_unit(r, answer.load) : knee_status_name(answer.status),
-                          found ? fmt::format("× {:.2f}", answer.factor) : "n/a",
-                          found && answer.factor_half_width > 0 ? fmt::format("± {:.2f}", answer.factor_half_width) : "n/a"});
+    table.rows.push_back(
+        {answer.change, knee_name(answer.kind),
+         found ? with_unit(r, answer.load) : knee_status_name(answer.status),
+         found ? fmt::format("× {:.2f}", answer.factor) : "n/a",
+         found && answer.factor_half_width > 0 ? fmt::format("± {:.2f}", answer.factor_half_width) : "n/a"});
   }
   page.table(table);
 }
@@ -313,14 +355,23 @@ void add_points(Page& page, const KneeResult& r) {
   page.heading("Every load");
   PageTable table;
   table.csv = kKneePointsCsv;
-  table.header = {"Load", "Keeps up", "p50 TTFT (ms)", "p99 TTFT (ms)", "p99 TPOT (ms)", "Completed (req/s)", "Running", "Waiting",
-                  "KV peak (%)", "Preemptions a request", "Runs × requests"};
+  table.header = {"Load",           "Keeps up",
+                  "p50 TTFT (ms)",  "p99 TTFT (ms); beyond saturation a band",
+                  "p99 TPOT (ms)",  "Completed (req/s)",
+                  "Running",        "Waiting",
+                  "KV peak (%)",    "Preemptions a request",
+                  "Runs × requests"};
   const auto value = [](const MaybeEstimate& e) { return e ? short_number(e->value) : std::string("n/a"); };
   for (const LoadPoint& p : r.points) {
-    const std::string p99 = p.ttft.p99_ms ? fmt::format("{} ± {}", short_number(p.ttft.p99_ms->value),
-                                                        short_number(p.ttft.p99_ms->half_width)) : "n/a";
-    table.rows.push_back({short_number(p.load), p.beyond_saturation ? "no" : "yes", value(p.ttft.p50_ms), p99, value(p.tpot.p99_ms),
-                          short_number(p.requests_per_s.value), short_number(p.mean_running), short_number(p.mean_waiting),
+    std::string p99 = value(p.ttft.p99_ms);
+    if (p.ttft.p99_ms && !p.beyond_saturation) {
+      p99 += fmt::format(" ± {}", short_number(p.ttft.p99_ms->half_width));
+    } else if (p.ttft.p99_ms && p.ttft.p50_ms) {
+      p99 = fmt::format("between {} and {}", short_number(p.ttft.p50_ms->value), p99);
+    }
+    table.rows.push_back({short_number(p.load), p.beyond_saturation ? "no" : "yes", value(p.ttft.p50_ms), p99,
+                          value(p.tpot.p99_ms), short_number(p.requests_per_s.value),
+                          short_number(p.mean_running), short_number(p.mean_waiting),
                           fmt::format("{:.1f}", 100 * p.peak_kv_usage), short_number(p.preemptions_a_request),
                           fmt::format("{} × {}", p.runs, with_groups(fmt::format("{}", p.requests_a_run)))});
   }
@@ -333,11 +384,14 @@ void add_origin(Page& page, const KneeResult& r) {
     page.paragraph(line);
   }
   const StepTimeError& e = r.step_time_error;
-  page.paragraph(fmt::format("Step time: ± {:.1f} % (one standard deviation): model {:.1f} % ({}), drift of the machine {:.1f} % ({}).",
-                             100 * e.total(), 100 * e.model, e.model_source, 100 * e.drift, e.drift_source));
+  page.paragraph(
+      fmt::format("Step time: ± {:.1f} % (one standard deviation): model {:.1f} % ({}), drift of the machine "
+                  "{:.1f} % ({}).",
+                  100 * e.total(), 100 * e.model, e.model_source, 100 * e.drift, e.drift_source));
   page.folded("Configuration", r.configuration);
-  page.paragraph(fmt::format("Kneepoint {}: {} simulations, {} requests. No GPU was measured in this search.", r.version,
-                             with_groups(fmt::format("{}", r.runs)), with_groups(fmt::format("{}", r.simulated_requests))));
+  page.paragraph(fmt::format("Kneepoint {}: {} simulations, {} requests. No GPU was measured in this search.",
+                             r.version, with_groups(fmt::format("{}", r.runs)),
+                             with_groups(fmt::format("{}", r.simulated_requests))));
 }
 
 }  // namespace
@@ -365,9 +419,9 @@ std::string knee_made_by(const KneeResult& result, std::string_view setup) {
 
 std::string knee_page(const KneeResult& result, std::string_view setup) {
   const Knee* const headline = result.headline();
-  Page page(headline != nullptr
-                ? fmt::format("The knee is at {} ± {}", with_unit(result, headline->load), short_number(headline->half_width()))
-                : "No knee within the loads tried",
+  Page page(headline != nullptr ? fmt::format("The knee is at {} ± {}", with_unit(result, headline->load),
+                                              short_number(headline->half_width()))
+                                : "No knee within the loads tried",
             knee_made_by(result, setup));
   for (const Knee& knee : result.knees) {
     if (!knee.found() && knee.status == KneeStatus::kBelowRange) {
@@ -375,7 +429,8 @@ std::string knee_page(const KneeResult& result, std::string_view setup) {
     }
   }
   if (!result.precise) {
-    page.note(fmt::format("Not every interval is as narrow as asked for: half-width {:.1f} % of the load.", 100 * result.precision));
+    page.note(fmt::format("Not every interval is as narrow as asked for: half-width {:.1f} % of the load.",
+                          100 * result.precision));
   }
   for (const std::string& notice : result.notices) {
     page.note(notice);
@@ -396,8 +451,8 @@ std::string knees_csv(const KneeResult& result) {
   for (const Knee& knee : result.knees) {
     fmt::format_to(std::back_inserter(text), "{},{},", knee_name(knee.kind), knee_status_name(knee.status));
     if (knee.found()) {
-      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", knee.load, knee.lower(), knee.upper(), knee.arrivals_half_width,
-                     knee.step_time_half_width);
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", knee.load, knee.lower(), knee.upper(),
+                     knee.arrivals_half_width, knee.step_time_half_width);
     } else {
       text += ",,,,\n";
     }
@@ -409,7 +464,8 @@ std::string knee_waits_csv(const KneeResult& result) {
   std::string text = "load,cause,share,ms_a_request\n";
   for (const LoadPoint& p : result.points) {
     for (const WaitShare& wait : p.waits) {
-      fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", p.load, wait.cause, wait.share, wait.ms_a_request);
+      fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", p.load, wait.cause, wait.share,
+                     wait.ms_a_request);
     }
   }
   return text;

@@ -15,8 +15,11 @@ unsigned char byte_at(std::string_view text, std::size_t i) {
 // the Unicode Standard: no overlong forms, no surrogates, nothing above U+10FFFF.
 std::size_t character_length(std::string_view text, std::size_t at) {
   const unsigned char first = byte_at(text, at);
-  const std::size_t length = first < 0x80 ? 1 : first >= 0xC2 && first <= 0xDF ? 2
-                             : first >= 0xE0 && first <= 0xEF ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  const std::size_t length = first < 0x80                     ? 1
+                             : first >= 0xC2 && first <= 0xDF ? 2
+                             : first >= 0xE0 && first <= 0xEF ? 3
+                             : first >= 0xF0 && first <= 0xF4 ? 4
+                                                              : 0;
   if (length == 0 || at + length > text.size()) {
     return 0;
   }

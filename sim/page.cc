@@ -79,7 +79,7 @@ std::string colours(std::string_view ThemeColour::*side) {
 }
 
 std::string style() {
-  std::string text = fmt::format(":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}", 
+  std::string text = fmt::format(":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}",
                                  colours(&ThemeColour::light), colours(&ThemeColour::dark));
   for (int tone = 0; tone < kNumTones; ++tone) {
     text += fmt::format("\n.t{0}{{--c:var(--t{0})}}", tone);
@@ -92,7 +92,8 @@ std::string csv_link(std::string_view csv) {
 }
 
 std::string caption(std::string_view title, std::string_view about) {
-  return fmt::format("<figcaption><h3>{}</h3><p class=\"about\">{}</p></figcaption>", escaped(title), escaped(about));
+  return fmt::format("<figcaption><h3>{}</h3><p class=\"about\">{}</p></figcaption>", escaped(title),
+                     escaped(about));
 }
 
 std::string cell(const Cell& c) {
@@ -101,7 +102,8 @@ std::string cell(const Cell& c) {
   }
   return fmt::format(
       "<div class=\"share\">{}<svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
-      "<rect class=\"all\" width=\"100\" height=\"10\"/><rect class=\"fill t{}\" width=\"{:.1f}\" height=\"10\"/></svg>"
+      "<rect class=\"all\" width=\"100\" height=\"10\"/><rect class=\"fill t{}\" width=\"{:.1f}\" "
+      "height=\"10\"/></svg>"
       "</div>",
       escaped(c.text), static_cast<int>(c.tone), 100 * std::min(c.share, 1.0));
 }
@@ -179,7 +181,8 @@ void Page::rows(const PageTable& table) {
   for (const std::vector<Cell>& row : table.rows) {
     text_ += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      text_ += i == 0 ? fmt::format("<th scope=\"row\">{}</th>", cell(row[i])) : fmt::format("<td>{}</td>", cell(row[i]));
+      text_ += i == 0 ? fmt::format("<th scope=\"row\">{}</th>", cell(row[i]))
+                      : fmt::format("<td>{}</td>", cell(row[i]));
     }
     text_ += "</tr>\n";
   }
@@ -196,10 +199,10 @@ void Page::table(const PageTable& table) {
 
 void Page::figure(const Figure& figure) {
   enter_grid();
-  text_ += fmt::format(
-      "<figure>{}{}\n<div class=\"plot\">{}\n{}</div>\n{}</figure>\n", caption(figure.title, figure.about),
-      figure_legend(figure), figure_svg(figure, kWideFigure, "wide"), figure_svg(figure, kNarrowFigure, "narrow"),
-      source(figure.csv));
+  text_ += fmt::format("<figure>{}{}\n<div class=\"plot\">{}\n{}</div>\n{}</figure>\n",
+                       caption(figure.title, figure.about), figure_legend(figure),
+                       figure_svg(figure, kWideFigure, "wide"), figure_svg(figure, kNarrowFigure, "narrow"),
+                       source(figure.csv));
 }
 
 void Page::figure(std::string_view title, std::string_view about, const PageTable& table) {
@@ -215,7 +218,8 @@ std::string Page::source(std::string_view csv) const {
 
 void Page::folded(std::string_view title, std::string_view text) {
   leave_grid();
-  text_ += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", escaped(title), escaped(text));
+  text_ +=
+      fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", escaped(title), escaped(text));
 }
 
 std::string Page::take() {

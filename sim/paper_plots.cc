@@ -42,7 +42,8 @@ std::string in_quotes(std::string_view text) {
 
 std::string colour(Tone tone) {
   const std::string name = fmt::format("t{}", tone_number(tone));
-  const auto found = std::find_if(theme().begin(), theme().end(), [&](const ThemeColour& c) { return c.name == name; });
+  const auto found =
+      std::find_if(theme().begin(), theme().end(), [&](const ThemeColour& c) { return c.name == name; });
   return fmt::format("rgb '{}'", found->light);
 }
 
@@ -74,6 +75,7 @@ class Script {
   std::string text_;
   int blocks_ = 0;
   std::vector<std::string> plots_;
+  std::vector<std::string> key_;  // Of what is no plot.
 };
 
 void Script::axes() {
@@ -88,22 +90,24 @@ void Script::axes() {
   axis('y', figure_.y);
 }
 
+// Their names stand in the key, where they cannot leave the picture or meet.
 void Script::marks() {
   for (const Span& span : figure_.spans) {
-    put("set object rectangle from {}, graph 0 to {}, graph 1 behind fillcolor {} fillstyle solid 0.15 noborder  # {}",
-        number(span.x.low), number(span.x.high), colour(span.tone), in_quotes(span.label));
+    put("set object rectangle from {}, graph 0 to {}, graph 1 behind fillcolor {} fillstyle solid 0.15 "
+        "noborder",
+        number(span.x.low), number(span.x.high), colour(span.tone));
+    key_.push_back(
+        fmt::format("keyentry with filledcurves fillstyle solid 0.15 noborder fillcolor {} title {}",
+                    colour(span.tone), in_quotes(span.label)));
   }
-  int row = 0;
   for (const Mark& mark : figure_.marks) {
+    const std::string look = fmt::format("dashtype 3 linecolor {}", colour(mark.tone));
     if (mark.horizontal) {
-      put("set arrow from graph 0, first {0} to graph 1, first {0} nohead dashtype 3 linecolor {1}", number(mark.at), colour(mark.tone));
-      put("set label {} at graph 0.02, first {} offset 0, 0.5 textcolor {} font ',7'", in_quotes(mark.label), number(mark.at),
-          colour(mark.tone));
+      put("set arrow from graph 0, first {0} to graph 1, first {0} nohead {1}", number(mark.at), look);
     } else {
-      put("set arrow from {0}, graph 0 to {0}, graph 1 nohead dashtype 3 linecolor {1}", number(mark.at), colour(mark.tone));
-      put("set label {} at {}, graph 0.1 offset 0.3, {} left textcolor {} font ',7'", in_quotes(mark.label), number(mark.at), row++ * 0.9,
-          colour(mark.tone));
+      put("set arrow from {0}, graph 0 to {0}, graph 1 nohead {1}", number(mark.at), look);
     }
+    key_.push_back(fmt::format("keyentry with lines {} title {}", look, in_quotes(mark.label)));
   }
 }
 
@@ -116,8 +120,9 @@ void Script::bands() {
     }
     put("EOD");
     if (!band.x.empty()) {
-      plots_.push_back(fmt::format("{} using 1:2:3 with filledcurves fillstyle transparent solid 0.25 noborder linecolor {} title {}",
-                                   block, colour(band.tone), in_quotes(band.label)));
+      plots_.push_back(fmt::format(
+          "{} using 1:2:3 with filledcurves fillstyle transparent solid 0.25 noborder linecolor {} title {}",
+          block, colour(band.tone), in_quotes(band.label)));
     }
   }
 }
@@ -131,9 +136,11 @@ void Script::lines() {
     }
     put("EOD");
     if (!line.points.empty()) {
-      plots_.push_back(fmt::format("{} using 1:2 with {} linewidth 1.5 {}linecolor {}{} {}", block, line.dots ? "linespoints" : "lines",
-                                   line.dashed ? "dashtype 2 " : "", colour(line.tone), line.dots ? " pointtype 7 pointsize 0.4" : "",
-                                   line.label.empty() ? "notitle" : fmt::format("title {}", in_quotes(line.label))));
+      plots_.push_back(
+          fmt::format("{} using 1:2 with {} linewidth 1.5 {}linecolor {}{} {}", block,
+                      line.dots ? "linespoints" : "lines", line.dashed ? "dashtype 2 " : "",
+                      colour(line.tone), line.dots ? " pointtype 7 pointsize 0.4" : "",
+                      line.label.empty() ? "notitle" : fmt::format("title {}", in_quotes(line.label))));
     }
   }
 }
@@ -144,7 +151,8 @@ void Script::columns() {
     return;
   }
   const std::string block = next_block();
-  put("set style data histograms\nset style histogram rowstacked\nset boxwidth 0.75 relative\nset style fill solid 0.8 noborder");
+  put("set style data histograms\nset style histogram rowstacked\nset boxwidth 0.75 relative\nset style fill "
+      "solid 0.8 noborder");
   put("{} << EOD", block);
   for (std::size_t i = 0; i < all.categories.size(); ++i) {
     std::string row = fmt::format("\"{}\"", all.categories[i]);
@@ -157,8 +165,8 @@ void Script::columns() {
   put("EOD");
   put("set xtics rotate by -45 font ',7'");
   for (std::size_t layer = 0; layer < all.layers.size(); ++layer) {
-    plots_.push_back(fmt::format("{} using {}:xtic(1) linecolor {} title {}", block, layer + 2, colour(all.layers[layer].tone),
-                                 in_quotes(all.layers[layer].label)));
+    plots_.push_back(fmt::format("{} using {}:xtic(1) linecolor {} title {}", block, layer + 2,
+                                 colour(all.layers[layer].tone), in_quotes(all.layers[layer].label)));
   }
 }
 
@@ -168,7 +176,7 @@ void Script::intervals() {
   if (all.rows.empty()) {
     return;
   }
-  put("set yrange [-0.7:{}] reverse", static_cast<double>(all.rows.size()) - 0.3);
+  put("set yrange [{}:-0.7]", static_cast<double>(all.rows.size()) - 0.3);
   put("set ytics scale 0 font ',7'\nset ytics ()");
   for (std::size_t i = 0; i < all.rows.size(); ++i) {
     put("set ytics add ({} {})", in_quotes(all.rows[i].name), i);
@@ -181,14 +189,16 @@ void Script::intervals() {
           number(all.rows[i].half_widths[part]));
     }
     put("EOD");
-    plots_.push_back(fmt::format("{} using 1:2:3 with xerrorbars pointtype 7 pointsize 0.5 linecolor {} title {}", block,
-                                 colour(all.parts[part].tone), in_quotes(all.parts[part].label)));
+    plots_.push_back(
+        fmt::format("{} using 1:2:3 with xerrorbars pointtype 7 pointsize 0.5 linecolor {} title {}", block,
+                    colour(all.parts[part].tone), in_quotes(all.parts[part].label)));
   }
 }
 
 std::string Script::write(std::string_view name, std::string_view made_by) {
   put("# {}\n# {}\n# Numbers: {}", in_quotes(figure_.title), in_quotes(made_by), figure_.csv);
-  put("reset session\nset encoding utf8\nset termoption noenhanced\nset key outside bottom center horizontal font ',7' noenhanced");
+  put("reset session\nset encoding utf8\nset termoption noenhanced\nset key outside top center horizontal "
+      "maxcols 2 samplen 1.5 spacing 0.9 font ',7' noenhanced");
   put("set grid ytics linecolor rgb '#dddddd'\nset border 3\nset tics nomirror\nset datafile missing 'NaN'");
   axes();
   marks();
@@ -200,9 +210,12 @@ std::string Script::write(std::string_view name, std::string_view made_by) {
     put("set xrange [0:1]\nset yrange [0:1]\nset label 'No data' at graph 0.5, graph 0.5 center");
     plots_.emplace_back("NaN notitle");
   }
+  plots_.insert(plots_.end(), key_.begin(), key_.end());
   put("set terminal svg size 480,340 font 'Helvetica,11' noenhanced\nset output '{}.svg'", name);
   put("plot {}", fmt::join(plots_, ", \\\n  "));
-  put("set terminal pdfcairo size 8.8cm,6.4cm font 'Helvetica,8' noenhanced\nset output '{}.pdf'\nreplot\nunset output", name);
+  put("set terminal pdfcairo size 8.8cm,6.4cm font 'Helvetica,8' noenhanced\nset output "
+      "'{}.pdf'\nreplot\nunset output",
+      name);
   return std::move(text_);
 }
 
@@ -241,7 +254,8 @@ std::string read_all(const fs::path& path) {
 std::string without_date(std::string pdf) {
   constexpr std::string_view kField = "/CreationDate (D:";
   constexpr std::string_view kDate = "19700101000000";
-  if (const std::size_t at = pdf.rfind(kField); at != std::string::npos && at + kField.size() + kDate.size() < pdf.size()) {
+  if (const std::size_t at = pdf.rfind(kField);
+      at != std::string::npos && at + kField.size() + kDate.size() < pdf.size()) {
     pdf.replace(at + kField.size(), kDate.size(), kDate);
   }
   return pdf;
@@ -281,7 +295,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
   ::posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, "gnuplot", &actions, nullptr, pointers(words).data(), pointers(variables).data());
+  const int error = ::posix_spawnp(&child, "gnuplot", &actions, nullptr, pointers(words).data(),
+                                   pointers(variables).data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error == ENOENT) {
     return false;
@@ -295,7 +310,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::string said = read_all(log);
     std::replace(said.begin(), said.end(), '\n', ' ');
-    throw OutputError(fmt::format("gnuplot failed: {}; leave out --plots, or see the message", said.substr(0, 300)));
+    throw OutputError(
+        fmt::format("gnuplot failed: {}; leave out --plots, or see the message", said.substr(0, 300)));
   }
   return true;
 }
@@ -316,7 +332,8 @@ std::vector<std::string> paper_plot_files(const std::vector<NamedFigure>& figure
   return names;
 }
 
-std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>& figures, std::string_view made_by) {
+std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>& figures,
+                              std::string_view made_by) {
   const TemporaryFolder folder;
   std::vector<std::string> scripts;
   for (const NamedFigure& named : figures) {
@@ -326,13 +343,15 @@ std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>
     std::ofstream(folder.path() / scripts.back(), std::ios::binary) << script;
   }
   if (!run_gnuplot(folder.path(), scripts)) {
-    return "--plots: gnuplot is not installed, so there are only the scripts: install gnuplot-nox and run gnuplot *.gp there";
+    return "--plots: gnuplot is not installed, so there are only the scripts: install gnuplot-nox and run "
+           "gnuplot *.gp there";
   }
   for (const NamedFigure& named : figures) {
     for (const char* ending : {".svg", ".pdf"}) {
       std::string bytes = read_all(folder.path() / (named.name + ending));
       if (bytes.empty()) {
-        throw OutputError(fmt::format("gnuplot: {}{} did not come; is its pdfcairo terminal installed?", named.name, ending));
+        throw OutputError(fmt::format("gnuplot: {}{} did not come; is its pdfcairo terminal installed?",
+                                      named.name, ending));
       }
       files.create(named.name + ending).write(without_date(std::move(bytes)));
     }

@@ -28,8 +28,8 @@ struct NamedFigure {
 /// The script of `named.name`.gp, which writes `named.name`.svg and .pdf into the folder where it is run.
 [[nodiscard]] std::string gnuplot_script(const NamedFigure& named, std::string_view made_by);
 
-/// Writes .gp and, where gnuplot runs, .svg and .pdf of each figure into the folder of `files`. Returns "" or one
-/// line that says why there are only scripts. Throws OutputError if gnuplot fails.
+/// Writes .gp and, where gnuplot runs, .svg and .pdf of each figure into the folder of `files`. Returns "" or
+/// one line that says why there are only scripts. Throws OutputError if gnuplot fails.
 [[nodiscard]] std::string write_paper_plots(OutputFiles& files, const std::vector<NamedFigure>& figures,
                                             std::string_view made_by);
 

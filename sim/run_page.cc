@@ -69,24 +69,27 @@ FigureAxis time_axis(SimTime end, std::string_view of) {
 Figure ttft_figure(const MetricsReport& metrics) {
   Figure figure;
   figure.title = "Time to first token: distribution";
-  figure.about = fmt::format("Share of the {} completed requests whose first token came within so long after they were sent.",
-                             whole(metrics.completed));
+  figure.about = fmt::format(
+      "Share of the {} completed requests whose first token came within so long after they were sent.",
+      whole(metrics.completed));
   figure.csv = kTtftCdfCsv;
   figure.x = {"TTFT (ms)", true, {}, {}};
   figure.y = {"Share of requests (%)", false, 0, 100};
   Line line{"Completed requests", Tone::kBlue, {}};
   const auto& quantiles = metrics.ttft_quantiles_ms;
   for (std::size_t i = 0; i < quantiles.size(); ++i) {
-    line.points.push_back({quantiles[i], 100 * static_cast<double>(i) / static_cast<double>(quantiles.size() - 1)});
+    line.points.push_back(
+        {quantiles[i], 100 * static_cast<double>(i) / static_cast<double>(quantiles.size() - 1)});
   }
   const bool log = !quantiles.empty() && quantiles.front() > 0;
   figure.x.log = log;
   figure.lines.push_back(std::move(line));
   if (!metrics.ttft.empty()) {
     const LatencyStats& t = metrics.ttft;
-    for (const auto& [name, value, tone] :
-         {std::tuple{"p50", t.p50_ms, Tone::kGrey}, {"p90", t.p90_ms, Tone::kTeal}, {"p95", t.p95_ms, Tone::kPurple},
-          {"p99", t.p99_ms, Tone::kRed}}) {
+    for (const auto& [name, value, tone] : {std::tuple{"p50", t.p50_ms, Tone::kGrey},
+                                            {"p90", t.p90_ms, Tone::kTeal},
+                                            {"p95", t.p95_ms, Tone::kPurple},
+                                            {"p99", t.p99_ms, Tone::kRed}}) {
       figure.marks.push_back({value, fmt::format("{} {}", name, short_number(value)), tone});
     }
   }
@@ -98,7 +101,8 @@ Figure latency_figure(const TimeSeries& series, SimTime end, std::string_view na
                       const LogHistogram* LatencyRow::*of) {
   Figure figure;
   figure.title = fmt::format("{} over the run", name);
-  figure.about = "Of completed requests, by the time at which they were sent. Within 3.2 %; the highest is exact.";
+  figure.about =
+      "Of completed requests, by the time at which they were sent. Within 3.2 %; the highest is exact.";
   figure.csv = kLatencyCsv;
   const TimeUnit unit = unit_for(end);
   figure.x = time_axis(end, "Sent at");
@@ -122,7 +126,8 @@ Figure latency_figure(const TimeSeries& series, SimTime end, std::string_view na
 }
 
 /// A level over the run, `scale` being what its unit is divided by.
-Figure level_figure(const TimeSeries& series, SimTime end, LevelStats LevelRow::*of, double scale, Tone tone) {
+Figure level_figure(const TimeSeries& series, SimTime end, LevelStats LevelRow::*of, double scale,
+                    Tone tone) {
   Figure figure;
   figure.csv = kLoadCsv;
   figure.x = time_axis(end, "Time");
@@ -171,10 +176,11 @@ Figure rate_figure(const TimeSeries& series, SimTime end) {
 
 Figure kv_figure(const RunResult& result, const TimeSeries& series) {
   const std::int64_t usable = result.summary.num_blocks - 1;
-  Figure figure =
-      level_figure(series, result.summary.end, &LevelRow::used_blocks, static_cast<double>(usable) / 100, Tone::kPurple);
+  Figure figure = level_figure(series, result.summary.end, &LevelRow::used_blocks,
+                               static_cast<double>(usable) / 100, Tone::kPurple);
   figure.title = "KV cache in use";
-  figure.about = fmt::format("Share of {} blocks of {} tokens.", whole(usable), result.config.engine.block_size);
+  figure.about =
+      fmt::format("Share of {} blocks of {} tokens.", whole(usable), result.config.engine.block_size);
   figure.y.label = "KV cache in use (%)";
   if (result.summary.peak_used_blocks * 4 > usable) {
     figure.y.high = 100;
@@ -207,22 +213,28 @@ Figure running_figure(const RunResult& result, const TimeSeries& series) {
 void add_verdicts(Page& page, const RunResult& result) {
   const RunSummary& run = result.summary;
   if (run.overloaded) {
-    page.warning(fmt::format("OVERLOADED: {}. Latencies and throughput are those of this trace only: a longer one would wait "
-                             "longer.", run.overload_reason));
+    page.warning(fmt::format(
+        "OVERLOADED: {}. Latencies and throughput are those of this trace only: a longer one would wait "
+        "longer.",
+        run.overload_reason));
   }
   if (run.hangs_from != kNever) {
-    page.warning(fmt::format("vLLM would hang from {:.3f} s on: {} requests need more KV blocks than there are.",
-                             to_seconds(run.hangs_from), whole(run.never_fit)));
+    page.warning(
+        fmt::format("vLLM would hang from {:.3f} s on: {} requests need more KV blocks than there are.",
+                    to_seconds(run.hangs_from), whole(run.never_fit)));
   }
   if (run.storm) {
-    page.warning(fmt::format("PREEMPTION STORM: steps without end gave nobody a token; the run was cut with {} requests "
-                             "unfinished.", whole(run.unfinished)));
+    page.warning(fmt::format(
+        "PREEMPTION STORM: steps without end gave nobody a token; the run was cut with {} requests "
+        "unfinished.",
+        whole(run.unfinished)));
   }
   for (const std::string& notice : run.notices) {
     page.note(notice);
   }
   if (!result.config.flags_without_influence.empty()) {
-    page.note(fmt::format("Without influence here: {}", fmt::join(result.config.flags_without_influence, " ")));
+    page.note(
+        fmt::format("Without influence here: {}", fmt::join(result.config.flags_without_influence, " ")));
   }
 }
 
@@ -236,18 +248,24 @@ void add_tiles(Page& page, const RunResult& result) {
       {"TPOT p99", ms(m.tpot, &LatencyStats::p99_ms),
        fmt::format("p50 {}, mean {}", ms(m.tpot, &LatencyStats::p50_ms), ms(m.tpot, &LatencyStats::mean_ms))},
       {"Requests completed", whole(m.completed),
-       fmt::format("{} failed, {} of all completed", whole(m.failed), percent(completed, static_cast<double>(m.requests())))},
-      {"Request throughput", rate(m.request_throughput, "req/s"), fmt::format("in {} s", short_number(to_seconds(m.duration)))},
+       fmt::format("{} failed, {} of all completed", whole(m.failed),
+                   percent(completed, static_cast<double>(m.requests())))},
+      {"Request throughput", rate(m.request_throughput, "req/s"),
+       fmt::format("in {} s", short_number(to_seconds(m.duration)))},
       {"Output throughput", rate(m.output_throughput, "tok/s"),
        fmt::format("{} in all", rate(m.total_token_throughput, "tok/s"))},
-      {"Peak KV cache use", percent(static_cast<double>(run.peak_used_blocks), static_cast<double>(run.num_blocks - 1)),
+      {"Peak KV cache use",
+       percent(static_cast<double>(run.peak_used_blocks), static_cast<double>(run.num_blocks - 1)),
        fmt::format("of {} blocks; {} preemptions", whole(run.num_blocks - 1), whole(run.preemptions))},
-      {"GPU busy", percent(static_cast<double>(run.device_busy.count()), static_cast<double>((run.end - run.first_send).count())),
+      {"GPU busy",
+       percent(static_cast<double>(run.device_busy.count()),
+               static_cast<double>((run.end - run.first_send).count())),
        fmt::format("{} steps", whole(run.steps))},
       {"Running / waiting", fmt::format("{:.1f} / {:.1f}", run.mean_running, run.mean_waiting),
        fmt::format("means; peaks {} and {}", whole(run.peak_running), whole(run.peak_waiting))}};
   if (result.config.report.goodput.any()) {
-    tiles.insert(tiles.begin() + 4, {"Goodput", rate(m.request_goodput, "req/s"), "requests within all limits"});
+    tiles.insert(tiles.begin() + 4,
+                 {"Goodput", rate(m.request_goodput, "req/s"), "requests within all limits"});
   }
   page.tiles(tiles);
 }
@@ -277,7 +295,8 @@ void add_latency_table(Page& page, const RunResult& result) {
 
 std::vector<WaitCause> largest_first(const RunSummary& summary) {
   std::vector<WaitCause> causes = summary.wait_causes;
-  std::stable_sort(causes.begin(), causes.end(), [](const WaitCause& a, const WaitCause& b) { return a.time > b.time; });
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const WaitCause& a, const WaitCause& b) { return a.time > b.time; });
   return causes;
 }
 
@@ -297,11 +316,15 @@ void add_waits(Page& page, const RunSummary& summary) {
   for (const WaitCause& cause : largest_first(summary)) {
     const double seconds = to_seconds(cause.time);
     table.rows.push_back({std::string(wait_cause_in_words(cause.cause)),
-                          Cell(percent(seconds, total), seconds / total, Tone::kOrange), short_number(seconds)});
+                          Cell(percent(seconds, total), seconds / total, Tone::kOrange),
+                          short_number(seconds)});
   }
-  page.figure("What requests waited for",
-              total > 0 ? "Time in the scheduler's queue, by the reason for which the newest plan admitted nobody else."
-                        : "Nobody waited.", table);
+  page.figure(
+      "What requests waited for",
+      total > 0
+          ? "Time in the scheduler's queue, by the reason for which the newest plan admitted nobody else."
+          : "Nobody waited.",
+      table);
 }
 
 void add_origin(Page& page, const RunResult& result) {
@@ -314,9 +337,10 @@ void add_origin(Page& page, const RunResult& result) {
     inputs += fmt::format("{} {}\n  sha256 {}\n", input.role, input.name, input.sha256);
   }
   page.folded("Inputs", inputs);
-  page.folded("Configuration (gives this run again with --run-config)", configuration_without_places(result.configuration));
-  page.paragraph(fmt::format("Kneepoint {}, seed {}. A simulation: no GPU was measured in this run.", result.version,
-                             result.config.seed));
+  page.folded("Configuration (gives this run again with --run-config)",
+              configuration_without_places(result.configuration));
+  page.paragraph(fmt::format("Kneepoint {}, seed {}. A simulation: no GPU was measured in this run.",
+                             result.version, result.config.seed));
 }
 
 }  // namespace
@@ -330,10 +354,11 @@ std::string setup_line(const RunConfig& config) {
   if (!config.server_file.empty()) {
     line += fmt::format(", measured server {}", base(config.server_file));
   } else {
-    line += fmt::format(", {} weights, {} KV cache, {} × {}", config.quantization == "none" ? config.dtype : config.quantization,
-                        config.kv_cache_dtype,
-                        config.deployment.tensor_parallel_size * config.deployment.pipeline_parallel_size,
-                        base(config.gpu_name));
+    line +=
+        fmt::format(", {} weights, {} KV cache, {} × {}",
+                    config.quantization == "none" ? config.dtype : config.quantization, config.kv_cache_dtype,
+                    config.deployment.tensor_parallel_size * config.deployment.pipeline_parallel_size,
+                    base(config.gpu_name));
     if (config.deployment.tensor_parallel_size > 1) {
       line += fmt::format(" (TP {})", config.deployment.tensor_parallel_size);
     }
@@ -341,8 +366,8 @@ std::string setup_line(const RunConfig& config) {
       line += fmt::format(" (PP {})", config.deployment.pipeline_parallel_size);
     }
   }
-  line += fmt::format("; {}, max_num_seqs {}, max_num_batched_tokens {}", config.scheduler, config.engine.max_num_seqs,
-                      config.engine.max_num_batched_tokens);
+  line += fmt::format("; {}, max_num_seqs {}, max_num_batched_tokens {}", config.scheduler,
+                      config.engine.max_num_seqs, config.engine.max_num_batched_tokens);
   return line;
 }
 

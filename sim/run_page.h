@@ -19,8 +19,9 @@ inline constexpr const char* kLatencyCsv = "latency_over_time.csv";
 inline constexpr const char* kWaitCsv = "wait_by_cause.csv";
 
 /// Of the figures, in the order of the page.
-inline constexpr std::array kRunFigureNames{"ttft_cdf",     "arrivals",        "ttft_over_time", "tpot_over_time",
-                                            "kv_over_time", "queue_over_time", "batch_over_time"};
+inline constexpr std::array kRunFigureNames{"ttft_cdf",       "arrivals",     "ttft_over_time",
+                                            "tpot_over_time", "kv_over_time", "queue_over_time",
+                                            "batch_over_time"};
 
 /// Model, GPU, scheduler and limits, on one line.
 [[nodiscard]] std::string setup_line(const RunConfig& config);

@@ -69,7 +69,8 @@ double LogHistogram::mean() const {
 
 double LogHistogram::quantile(Quantile q) const {
   BOOST_ASSERT(count_ > 0);
-  const std::int64_t rank = std::max<std::int64_t>(1, (count_ * q.numerator + q.denominator - 1) / q.denominator);
+  const std::int64_t rank =
+      std::max<std::int64_t>(1, (count_ * q.numerator + q.denominator - 1) / q.denominator);
   std::int64_t seen = 0;
   std::size_t bin = 0;
   while (seen + counts_[bin] < rank) {
@@ -174,8 +175,8 @@ std::vector<LatencyRow> TimeSeries::latencies() const {
   std::vector<LatencyRow> rows;
   for (std::size_t i = 0; i < latencies_.used(); ++i) {
     const LatencyBucket& bucket = latencies_[i];
-    rows.push_back({latencies_.begin_of(i), latencies_.begin_of(i + 1), bucket.sent, bucket.failed, &bucket.ttft,
-                    &bucket.tpot});
+    rows.push_back({latencies_.begin_of(i), latencies_.begin_of(i + 1), bucket.sent, bucket.failed,
+                    &bucket.ttft, &bucket.tpot});
   }
   return rows;
 }
@@ -189,8 +190,9 @@ std::string levels_csv(const TimeSeries& series) {
     fmt::format_to(std::back_inserter(text), "{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.4f},{},{},{:.4f},{},{}\n",
                    to_seconds(row.begin), to_seconds(row.end), row.used_blocks.mean / usable,
                    static_cast<double>(row.used_blocks.lowest) / usable,
-                   static_cast<double>(row.used_blocks.highest) / usable, row.waiting.mean, row.waiting.lowest,
-                   row.waiting.highest, row.running.mean, row.running.lowest, row.running.highest);
+                   static_cast<double>(row.used_blocks.highest) / usable, row.waiting.mean,
+                   row.waiting.lowest, row.waiting.highest, row.running.mean, row.running.lowest,
+                   row.running.highest);
   }
   return text;
 }
@@ -214,8 +216,8 @@ std::string latencies_csv(const TimeSeries& series) {
       "start_s,end_s,sent,failed,ttft_mean_ms,ttft_p50_ms,ttft_p99_ms,ttft_max_ms,"
       "tpot_mean_ms,tpot_p50_ms,tpot_p99_ms,tpot_max_ms\n";
   for (const LatencyRow& row : series.latencies()) {
-    fmt::format_to(std::back_inserter(text), "{:.6f},{:.6f},{},{}", to_seconds(row.begin), to_seconds(row.end),
-                   row.sent, row.failed);
+    fmt::format_to(std::back_inserter(text), "{:.6f},{:.6f},{},{}", to_seconds(row.begin),
+                   to_seconds(row.end), row.sent, row.failed);
     append_latency(text, *row.ttft);
     append_latency(text, *row.tpot);
     text += '\n';

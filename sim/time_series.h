@@ -68,7 +68,7 @@ struct LatencyRow {
   SimTime begin{};
   SimTime end{};
   std::int64_t sent = 0;
-  std::int64_t failed = 0;  ///< Of those sent in this span.
+  std::int64_t failed = 0;             ///< Of those sent in this span.
   const LogHistogram* ttft = nullptr;  ///< Of completed requests; valid as long as the TimeSeries.
   const LogHistogram* tpot = nullptr;  ///< Of those with more than one token.
 };
@@ -120,7 +120,8 @@ class TimeSeries final : public RunObserver {
   std::int64_t usable_blocks_ = 0;
 };
 
-/// load_over_time.csv: start_s,end_s, then mean, lowest and highest of kv_usage (a share), waiting and running.
+/// load_over_time.csv: start_s,end_s, then mean, lowest and highest of kv_usage (a share), waiting and
+/// running.
 [[nodiscard]] std::string levels_csv(const TimeSeries& series);
 /// latency_over_time.csv: start_s,end_s,sent,failed, then mean, p50, p99 and highest of TTFT and TPOT in ms;
 /// empty where nobody completed.

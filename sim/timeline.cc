@@ -7,21 +7,34 @@
 
 namespace kneepoint::sim {
 
-using perfetto::TrackEvent;
 using perfetto::TracePacket;
+using perfetto::TrackEvent;
 
 // Numbers of the interned names, from 1.
 enum class Timeline::Name : std::uint8_t { kPrefill = 1, kDecode, kMixed, kQueued, kPreempted };
 enum class Timeline::Note : std::uint8_t {
-  kStep = 1, kTokens, kPrefills, kPrefillTokens, kDecodes, kDecodeTokens, kRequest, kPromptTokens, kOutputTokens,
-  kCachedTokens, kPreemptions, kQueuedNs, kEnd
+  kStep = 1,
+  kTokens,
+  kPrefills,
+  kPrefillTokens,
+  kDecodes,
+  kDecodeTokens,
+  kRequest,
+  kPromptTokens,
+  kOutputTokens,
+  kCachedTokens,
+  kPreemptions,
+  kQueuedNs,
+  kEnd
 };
 
 namespace {
 
 constexpr const char* kNames[] = {"prefill", "decode", "mixed", "queued", "preempted"};
-constexpr const char* kNotes[] = {"step", "tokens", "prefills", "prefill_tokens", "decodes", "decode_tokens", "request",
-                                  "prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "queued_ns", "end"};
+constexpr const char* kNotes[] = {
+    "step",    "tokens",        "prefills",      "prefill_tokens", "decodes",     "decode_tokens",
+    "request", "prompt_tokens", "output_tokens", "cached_tokens",  "preemptions", "queued_ns",
+    "end"};
 constexpr std::uint32_t kSequence = 1;
 
 // Tracks by their uuid.
@@ -66,7 +79,8 @@ void Timeline::write() {
 
 void Timeline::write_names() {
   TracePacket& packet = fresh_packet();
-  packet.set_sequence_flags(TracePacket::SEQ_INCREMENTAL_STATE_CLEARED | TracePacket::SEQ_NEEDS_INCREMENTAL_STATE);
+  packet.set_sequence_flags(TracePacket::SEQ_INCREMENTAL_STATE_CLEARED |
+                            TracePacket::SEQ_NEEDS_INCREMENTAL_STATE);
   packet.set_first_packet_on_sequence(true);
   perfetto::InternedData& data = *packet.mutable_interned_data();
   const auto add = [](const auto& texts, auto&& next) {
@@ -82,7 +96,8 @@ void Timeline::write_names() {
   write();
 }
 
-void Timeline::track(std::uint64_t uuid, std::uint64_t parent, const std::string& name, int rank, const char* unit) {
+void Timeline::track(std::uint64_t uuid, std::uint64_t parent, const std::string& name, int rank,
+                     const char* unit) {
   perfetto::TrackDescriptor& descriptor = *fresh_packet().mutable_track_descriptor();
   descriptor.set_uuid(uuid);
   descriptor.set_name(name);
@@ -125,7 +140,8 @@ void Timeline::end_slice(std::uint64_t track, SimTime time) {
 
 // ---- steps
 
-// Steps follow each other on a track but for pipeline stages, in which the next begins before this one is through.
+// Steps follow each other on a track but for pipeline stages, in which the next begins before this one is
+// through.
 std::uint64_t Timeline::step_track(const StepRecord& step) {
   std::size_t lane = 0;
   while (lane < step_lanes_free_.size() && step_lanes_free_[lane] > step.begin) {
@@ -142,7 +158,7 @@ std::uint64_t Timeline::step_track(const StepRecord& step) {
 void Timeline::on_step(const StepRecord& step) {
   const std::uint64_t track = step_track(step);
   TrackEvent& begin = event(step.begin, track, TrackEvent::TYPE_SLICE_BEGIN);
-  const Name name = step.context_requests == 0     ? Name::kDecode
+  const Name name = step.context_requests == 0      ? Name::kDecode
                     : step.generation_requests == 0 ? Name::kPrefill
                                                     : Name::kMixed;
   begin.set_name_iid(static_cast<std::uint64_t>(name));
@@ -153,7 +169,8 @@ void Timeline::on_step(const StepRecord& step) {
     note(begin, Note::kPrefillTokens, step.context_tokens);
   }
   note(begin, Note::kDecodes, step.generation_requests);
-  if (step.generation_tokens != step.generation_requests) {  // With drafts, or a resumed request's recomputation.
+  if (step.generation_tokens !=
+      step.generation_requests) {  // With drafts, or a resumed request's recomputation.
     note(begin, Note::kDecodeTokens, step.generation_tokens);
   }
   write();
@@ -235,8 +252,9 @@ void Timeline::on_load(SimTime now, const engine::EngineLoad& load) {
     held_since_ = now;
   }
   const std::int64_t used = load.usable_blocks - load.free_blocks;
-  held_ = {100 * static_cast<double>(used) / static_cast<double>(std::max<std::int64_t>(load.usable_blocks, 1)),
-           load.num_waiting, load.num_running};
+  held_ = {
+      100 * static_cast<double>(used) / static_cast<double>(std::max<std::int64_t>(load.usable_blocks, 1)),
+      load.num_waiting, load.num_running};
 }
 
 void Timeline::finish() {

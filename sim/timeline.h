@@ -1,11 +1,8 @@
 // A run as a Perfetto trace, to open in ui.perfetto.dev: --timeline run.pftrace.
 //
-//     Steps          |mixed 2048 tok|decode|decode|mixed ...      on the device; pipeline stages overlap in lanes
-//     Preemptions               ◆ request 17
-//     KV cache in use (%)   ▁▂▃▅▆▇        counters: values as they held
-//     Requests waiting      ▁▁▂▂▃▁
-//     Requests running      ▂▃▃▄▄▅
-//     Requests
+//     Steps          |mixed 2048 tok|decode|decode|mixed ...      on the device; pipeline stages overlap in
+//     lanes Preemptions               ◆ request 17 KV cache in use (%)   ▁▂▃▅▆▇        counters: values as
+//     they held Requests waiting      ▁▁▂▂▃▁ Requests running      ▂▃▃▄▄▅ Requests
 //       lane 1       |request 0 .......................|request 9 ....
 //                      |queued|prefill |decode         |
 //       lane 2       ...
@@ -67,7 +64,8 @@ class Timeline final : public RunObserver {
   perfetto::TracePacket& fresh_packet();
   void write();
   void write_names();
-  void track(std::uint64_t uuid, std::uint64_t parent, const std::string& name, int rank, const char* unit = nullptr);
+  void track(std::uint64_t uuid, std::uint64_t parent, const std::string& name, int rank,
+             const char* unit = nullptr);
   perfetto::TrackEvent& event(SimTime time, std::uint64_t track, perfetto::TrackEvent::Type type);
   void note(perfetto::TrackEvent& event, Note name, std::int64_t value);
   void slice(std::uint64_t track, Name name, Span span);

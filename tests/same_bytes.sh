@@ -14,7 +14,8 @@ for build in a b; do
     "$bin/traces" generate --arrivals gamma --burstiness 0.2 --rate 22 --requests 3000 --prompt-tokens 1024 \
       --output-tokens 256 --random-range-ratio 0.5 --seed 7 trace.pb
     "$bin/simulate" --trace trace.pb --out h100 --save-detailed >h100.txt
-    "$bin/simulate" --trace trace.pb --gpu l40s --num-gpu-blocks-override 2000 --request-rate 3 --out l40s >l40s.txt
+    "$bin/simulate" --trace trace.pb --gpu l40s --num-gpu-blocks-override 2000 --request-rate 3 --out l40s \
+      --timeline l40s.pftrace >l40s.txt
     "$bin/simulate" capacity >capacity.txt
   )
 done

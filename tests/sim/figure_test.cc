@@ -83,11 +83,13 @@ TEST(ScaleTest, PlacesAndKeepsInside) {
   EXPECT_DOUBLE_EQ(upwards.px(1), 75);
 }
 
-// Widths 40. Lines at 10 and 60 are 50 apart, enough for 40 and the gap of 8. One at 80 would stand in the label of
-// 60 (60 .. 100), so it goes below; the one at 95 must stay below both. At 145 there is room at the top again (135 + 8
-// is less). The last is moved in to 160 and meets the label before (145 .. 185), so it goes below that one only.
+// Widths 40. Lines at 10 and 60 are 50 apart, enough for 40 and the gap of 8. One at 80 would stand in the
+// label of 60 (60 .. 100), so it goes below; the one at 95 must stay below both. At 145 there is room at the
+// top again (135 + 8 is less). The last is moved in to 160 and meets the label before (145 .. 185), so it
+// goes below that one only.
 TEST(PlaceLabels, NeitherMeetNorAreRunThrough) {
-  const std::vector<PlacedLabel> placed = place_labels({10, 60, 80, 95, 145, 195}, std::vector<double>(6, 40), {0, 200});
+  const std::vector<PlacedLabel> placed =
+      place_labels({10, 60, 80, 95, 145, 195}, std::vector<double>(6, 40), {0, 200});
   std::vector<int> rows;
   std::vector<double> lefts;
   for (const PlacedLabel& label : placed) {
@@ -99,10 +101,16 @@ TEST(PlaceLabels, NeitherMeetNorAreRunThrough) {
 }
 
 TEST(ShortNumber, KeepsThreeDigitsThatMatter) {
-  const std::pair<double, const char*> kCases[] = {
-      {0, "0"},        {41.52, "41.5"},      {9.9, "9.9"},       {0.0411, "0.0411"}, {178.15, "178"},
-      {1234.5, "1,234"}, {-12345, "-12,345"}, {5.0, "5"},        {1e6, "1,000,000"},
-      {std::numeric_limits<double>::quiet_NaN(), "n/a"}};
+  const std::pair<double, const char*> kCases[] = {{0, "0"},
+                                                   {41.52, "41.5"},
+                                                   {9.9, "9.9"},
+                                                   {0.0411, "0.0411"},
+                                                   {178.15, "178"},
+                                                   {1234.5, "1,234"},
+                                                   {-12345, "-12,345"},
+                                                   {5.0, "5"},
+                                                   {1e6, "1,000,000"},
+                                                   {std::numeric_limits<double>::quiet_NaN(), "n/a"}};
   for (const auto& [value, text] : kCases) {
     EXPECT_EQ(short_number(value), text);
   }
@@ -114,8 +122,8 @@ TEST(Escaped, IsShownAndNotRun) {
   EXPECT_EQ(escaped("Zürich × 大"), "Zürich × 大");
 }
 
-// Table 3-7 of the Unicode Standard: a lone continuation byte, an overlong "/", a surrogate, a character cut short
-// and one above U+10FFFF are no UTF-8; each byte of them is replaced.
+// Table 3-7 of the Unicode Standard: a lone continuation byte, an overlong "/", a surrogate, a character cut
+// short and one above U+10FFFF are no UTF-8; each byte of them is replaced.
 TEST(Escaped, WhatIsNoUtf8IsReplaced) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(escaped("a\x80z"), "a" + r + "z");
@@ -137,9 +145,9 @@ Figure small_figure() {
   return figure;
 }
 
-// 200 x 100 px. y ticks 0 .. 4, one digit of 7.2 px: the plot begins at 7.2 + 6 + 6 = 19.2 and ends at 200 - 14; it
-// stands on 100 - 42 = 58. One row of marks' labels: its top is 24 + 15 = 39. So (5, 2) is in the middle of both:
-// (19.2 + 186) / 2 = 102.6 and (58 + 39) / 2 = 48.5.
+// 200 x 100 px. y ticks 0 .. 4, one digit of 7.2 px: the plot begins at 7.2 + 6 + 6 = 19.2 and ends at 200 -
+// 14; it stands on 100 - 42 = 58. One row of marks' labels: its top is 24 + 15 = 39. So (5, 2) is in the
+// middle of both: (19.2 + 186) / 2 = 102.6 and (58 + 39) / 2 = 48.5.
 TEST(FigureSvg, DrawsWhereItShould) {
   const std::string svg = figure_svg(small_figure(), {200, 100}, "wide");
   EXPECT_THAT(svg, HasSubstr("d=\"M19.2,58.0h0L102.6,48.5L186.0,39.0\""));
@@ -204,7 +212,8 @@ std::string page_with_everything(const std::string& name) {
 }
 
 TEST(PageTest, IsWellFormedWhateverItIsGiven) {
-  for (const char* name : {"plain", "</title><script>alert(1)</script>", "a\" onload=\"b", "&amp;", "'", "\xff\x01"}) {
+  for (const char* name :
+       {"plain", "</title><script>alert(1)</script>", "a\" onload=\"b", "&amp;", "'", "\xff\x01"}) {
     const std::string page = page_with_everything(name);
     EXPECT_EQ(not_well_formed(page), "");
     EXPECT_THAT(page, Not(HasSubstr("<script")));
@@ -215,7 +224,8 @@ TEST(PageTest, IsWellFormedWhateverItIsGiven) {
 
 TEST(PageTest, NeedsNothingFromElsewhere) {
   const std::string page = page_with_everything("plain");
-  for (const char* reference : {"http:", "https:", "//", "url(", "@import", "src=\"", "<script", "<link rel=\"style"}) {
+  for (const char* reference :
+       {"http:", "https:", "//", "url(", "@import", "src=\"", "<script", "<link rel=\"style"}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   }
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
@@ -241,7 +251,8 @@ double contrast(std::string_view a, std::string_view b) {
 TEST(Theme, TextCanBeReadInLightAndDark) {
   EXPECT_NEAR(contrast("#ffffff", "#000000"), 21, 1e-9);  // The standard's own extreme.
   const auto find = [](std::string_view name) {
-    return *std::find_if(theme().begin(), theme().end(), [&](const ThemeColour& c) { return c.name == name; });
+    return *std::find_if(theme().begin(), theme().end(),
+                         [&](const ThemeColour& c) { return c.name == name; });
   };
   const ThemeColour paper = find("paper"), raised = find("raised");
   for (const char* name : {"ink", "muted", "t0", "t1", "t2", "t3", "t4", "t5", "t6"}) {

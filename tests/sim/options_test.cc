@@ -345,6 +345,8 @@ TEST(Options, WrongUseGivesOneLineThatSaysWhatToDo) {
            Wrong{{"--server", "s.textproto"}, "--max-model-len"},
            Wrong{{"--server", "s.textproto", "--max-model-len", "4096"}, "--num-gpu-blocks-override"},
            Wrong{{"--server", "s.textproto", "--gpu", "h100"}, "give one of them"},
+           Wrong{{"--plots"}, "give that, too"},
+           Wrong{{"--plots", "--out", "o", "--no-report"}, "leave out --no-report"},
            Wrong{{"--run-config", "absent.textproto"}, "absent.textproto: cannot be read"},
            Wrong{{"--run-config", testing::TempDir()}, "cannot be read"},
            Wrong{{"--run-config", typo}, "Did you mean max_num_seqs?"},

@@ -39,7 +39,13 @@ void simulate_toy(ToyRun& run, std::vector<traces::TraceRecord> records) {
 }
 
 RunResult result_of(const ToyRun& run) {
-  return {run.config, run.summary, run.metrics, "1", "model: \"m\"\nout: \"/tmp/x\"\n", {{"trace", "a.pb", "00ff"}}, {"a line"}};
+  return {run.config,
+          run.summary,
+          run.metrics,
+          "1",
+          "model: \"m\"\nout: \"/tmp/x\"\n",
+          {{"trace", "a.pb", "00ff"}},
+          {"a line"}};
 }
 
 ToyRun small_run() {
@@ -80,9 +86,11 @@ TEST(RunPage, EveryFigureSaysWhatItShowsAndWhatMadeIt) {
   }
   const std::string page = run_page(result, run.series);
   std::size_t figures = 0, configurations = 0;
-  for (std::size_t at = page.find("<figure>"); at != std::string::npos; at = page.find("<figure>", at + 1)) ++figures;
+  for (std::size_t at = page.find("<figure>"); at != std::string::npos; at = page.find("<figure>", at + 1))
+    ++figures;
   for (std::size_t at = page.find("<p class=\"source\">&lt;script"); at != std::string::npos;
-       at = page.find("<p class=\"source\">&lt;script", at + 1)) ++configurations;
+       at = page.find("<p class=\"source\">&lt;script", at + 1))
+    ++configurations;
   EXPECT_EQ(figures, 8U);  // Seven drawings and the table of waits.
   EXPECT_EQ(configurations, figures);
 }
@@ -116,7 +124,8 @@ TEST(RunPage, SameRunSameBytes) {
 TEST(WaitCsv, LargestFirst) {
   RunSummary summary;
   summary.wait_causes = {{"kv_blocks", 1s}, {"next_step", 3s}};
-  EXPECT_EQ(wait_csv(summary), "cause,request_seconds,share\nnext_step,3.000000,0.750000\nkv_blocks,1.000000,0.250000\n");
+  EXPECT_EQ(wait_csv(summary),
+            "cause,request_seconds,share\nnext_step,3.000000,0.750000\nkv_blocks,1.000000,0.250000\n");
 }
 
 // ---- of a knee search
@@ -163,12 +172,14 @@ KneeResult knee_result() {
   r.precision = 0.05;
   r.precise = true;
   r.step_time_error = {0.02, 0.01, "standard errors of the rates", "given"};
-  for (const auto& [load, p99] : {std::pair{5.0, 90.0}, {10.0, 120.0}, {20.0, 200.0}, {25.0, 330.0}, {28.0, 700.0}}) {
+  for (const auto& [load, p99] :
+       {std::pair{5.0, 90.0}, {10.0, 120.0}, {20.0, 200.0}, {25.0, 330.0}, {28.0, 700.0}}) {
     r.points.push_back(point(load, p99, false));
   }
   r.points.push_back(point(32, 8000, true));
   r.points.push_back(point(38, 30000, true));
-  r.knees = {knee(KneeKind::kSlo, 26.5, 0.6, 0.5, {26.1, 26.4, 26.9}), knee(KneeKind::kElbow, 24, 1, 0.4, {23, 24, 25}),
+  r.knees = {knee(KneeKind::kSlo, 26.5, 0.6, 0.5, {26.1, 26.4, 26.9}),
+             knee(KneeKind::kElbow, 24, 1, 0.4, {23, 24, 25}),
              knee(KneeKind::kSaturation, 30, 0.3, 0.6, {29.8, 30, 30.2})};
   r.bindings = {{26.5, "at the SLO knee", Resource::kKvBlocks, {"71 % of the waiting time"}}};
   r.what_ifs = {{"2x KV blocks", KneeKind::kSaturation, KneeStatus::kFound, 36, 1.2, 0.02}};
@@ -191,7 +202,8 @@ TEST(KneePage, ShowsKneesPartsAndWhatBinds) {
   EXPECT_THAT(page, HasSubstr("SLO 500 ms"));
   EXPECT_EQ(page, knee_page(knee_result(), "<script>x</script>"));
   if (const char* folder = std::getenv("KNEEPOINT_PAGE_SAMPLES")) {  // For looking at it.
-    std::ofstream(std::filesystem::path(folder) / "knee.html") << knee_page(knee_result(), "llama-3.1-8b, bfloat16 weights, 1 × h100");
+    std::ofstream(std::filesystem::path(folder) / "knee.html")
+        << knee_page(knee_result(), "llama-3.1-8b, bfloat16 weights, 1 × h100");
   }
 }
 
@@ -203,6 +215,9 @@ TEST(KneePage, BeyondSaturationIsApart) {
   EXPECT_TRUE(main.lines[0].dashed);
   EXPECT_EQ(main.lines[0].points.size(), 3U);
   EXPECT_EQ(main.lines[1].points.size(), 5U);
+  ASSERT_EQ(main.bands.size(), 2U);  // Their latencies are a band, from p50 to p99.
+  EXPECT_EQ(main.bands[1].low, (std::vector<double>{2000, 7500}));
+  EXPECT_EQ(main.bands[1].high, (std::vector<double>{8000, 30000}));
   EXPECT_EQ(main.spans.front().x.low, 30);
   EXPECT_EQ(main.spans.front().x.high, 38);
 }
@@ -288,7 +303,8 @@ TEST(PaperPlots, WithoutGnuplotThereAreTheScriptsAndALine) {
   ::setenv("PATH", "/nowhere", 1);
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "no_gnuplot";
   OutputFiles files(folder);
-  const std::string said = write_paper_plots(files, {{"knees", knee_figures(knee_result())[1].figure}}, "made by");
+  const std::string said =
+      write_paper_plots(files, {{"knees", knee_figures(knee_result())[1].figure}}, "made by");
   ::setenv("PATH", path.c_str(), 1);
   files.commit();
   EXPECT_THAT(said, HasSubstr("install gnuplot-nox"));

@@ -22,8 +22,8 @@ engine::EngineLoad load(std::int64_t running, std::int64_t waiting, std::int64_t
   return {running, waiting, 100 - used, 100};
 }
 
-// 4 buckets of 1 us. Adding at 0, 1 and 3 us fills three; 9 us needs a width of 4 us (2 is not enough: 9 / 2 = 4).
-// Then 0, 1 and 3 are in bucket 0 and 9 in bucket 2.
+// 4 buckets of 1 us. Adding at 0, 1 and 3 us fills three; 9 us needs a width of 4 us (2 is not enough: 9 / 2
+// = 4). Then 0, 1 and 3 are in bucket 0 and 9 in bucket 2.
 TEST(TimeBuckets, DoubleUntilTheTimeFits) {
   struct Count {
     int n = 0;
@@ -43,7 +43,8 @@ TEST(TimeBuckets, DoubleUntilTheTimeFits) {
   EXPECT_EQ(buckets.end_of(at(9us)), at(12us));
 }
 
-// Waiting: 2 from 0, 6 from 3 us, 1 until the end at 4 us + 100 ns. What holds for no time (50 at 3 us) counts nowhere.
+// Waiting: 2 from 0, 6 from 3 us, 1 until the end at 4 us + 100 ns. What holds for no time (50 at 3 us)
+// counts nowhere.
 TEST(TimeSeriesTest, LevelsAreMeansOverTimeWithTheirExtremes) {
   TimeSeries series;
   series.on_load(at(0us), load(1, 2, 10));
@@ -62,8 +63,8 @@ TEST(TimeSeriesTest, LevelsAreMeansOverTimeWithTheirExtremes) {
   EXPECT_EQ(rows[0].running.lowest, 1);
 }
 
-// The same in one bucket: 512 buckets reach 4096 us only at a width of 8 us or more; 4096 / 512 = 8 needs 16. In
-// [0, 16): 2 for 3 us, 6 for 1 us, 1 for 12 us: (6 + 6 + 12) / 16 = 1.5.
+// The same in one bucket: 512 buckets reach 4096 us only at a width of 8 us or more; 4096 / 512 = 8 needs 16.
+// In [0, 16): 2 for 3 us, 6 for 1 us, 1 for 12 us: (6 + 6 + 12) / 16 = 1.5.
 TEST(TimeSeriesTest, LevelsMerge) {
   TimeSeries series;
   series.on_load(at(0us), load(0, 2, 0));
@@ -77,8 +78,8 @@ TEST(TimeSeriesTest, LevelsMerge) {
   EXPECT_EQ(row.waiting.highest, 6);
 }
 
-// Against a model that looks at each nanosecond-exact piece. Times grow by steps of very different sizes, so that some
-// holds lie within a bucket and others span many.
+// Against a model that looks at each nanosecond-exact piece. Times grow by steps of very different sizes, so
+// that some holds lie within a bucket and others span many.
 TEST(TimeSeriesTest, LevelsAgreeWithTheObviousModel) {
   std::mt19937_64 random(3);
   for (int run = 0; run < 20; ++run) {
@@ -142,11 +143,13 @@ TEST(LogHistogramTest, QuantilesAreNearestRankWithinAThirtySecond) {
   EXPECT_EQ(first.count(), 5000);
 }
 
-// Two requests sent at 0 and one at 10 s, which fails. TTFT 30 and 50 ms; TPOT of the first (130 - 30) / 10 = 10 ms,
-// the second has one token and so none. Width after 10 s in 128 buckets: 2^17 us = 0.131072 s (2^16 us reach 8.4 s).
+// Two requests sent at 0 and one at 10 s, which fails. TTFT 30 and 50 ms; TPOT of the first (130 - 30) / 10 =
+// 10 ms, the second has one token and so none. Width after 10 s in 128 buckets: 2^17 us = 0.131072 s (2^16 us
+// reach 8.4 s).
 TEST(TimeSeriesTest, LatenciesGoByWhenRequestsWereSent) {
   TimeSeries series;
-  const auto request = [&](SimDuration sent, SimDuration first, SimDuration last, std::int64_t tokens, RequestEnd end) {
+  const auto request = [&](SimDuration sent, SimDuration first, SimDuration last, std::int64_t tokens,
+                           RequestEnd end) {
     RequestRecord record;
     record.sent = at(sent);
     record.first_token = at(first);

@@ -50,22 +50,28 @@ Decoded decode(const std::string& bytes) {
     note_broken_rule(packet.first_packet_on_sequence() == !cleared, "only the first packet is the first");
     cleared = true;
     for (const auto& entry : packet.interned_data().event_names()) names[entry.iid()] = entry.name();
-    for (const auto& entry : packet.interned_data().debug_annotation_names()) notes[entry.iid()] = entry.name();
+    for (const auto& entry : packet.interned_data().debug_annotation_names())
+      notes[entry.iid()] = entry.name();
     if (packet.has_track_descriptor()) {
       const auto& track = packet.track_descriptor();
-      note_broken_rule(track.uuid() != 0 && decoded.tracks.count(track.uuid()) == 0, "each track has a uuid of its own");
-      note_broken_rule(!track.has_parent_uuid() || decoded.tracks.count(track.parent_uuid()) == 1, "parents come first");
+      note_broken_rule(track.uuid() != 0 && decoded.tracks.count(track.uuid()) == 0,
+                       "each track has a uuid of its own");
+      note_broken_rule(!track.has_parent_uuid() || decoded.tracks.count(track.parent_uuid()) == 1,
+                       "parents come first");
       decoded.tracks[track.uuid()] = track;
     }
     if (packet.has_track_event()) {
       note_broken_rule(packet.has_timestamp(), "an event has its time");
-      note_broken_rule(decoded.tracks.count(packet.track_event().track_uuid()) == 1, "a track is described first");
-      note_broken_rule((packet.sequence_flags() & TracePacket::SEQ_NEEDS_INCREMENTAL_STATE) != 0, "names are interned");
+      note_broken_rule(decoded.tracks.count(packet.track_event().track_uuid()) == 1,
+                       "a track is described first");
+      note_broken_rule((packet.sequence_flags() & TracePacket::SEQ_NEEDS_INCREMENTAL_STATE) != 0,
+                       "names are interned");
       events.push_back(&packet);
     }
   }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const TracePacket* a, const TracePacket* b) { return a->timestamp() < b->timestamp(); });
+  std::stable_sort(events.begin(), events.end(), [](const TracePacket* a, const TracePacket* b) {
+    return a->timestamp() < b->timestamp();
+  });
   std::map<std::uint64_t, int> depth;
   for (const TracePacket* packet : events) {
     const TrackEvent& e = packet->track_event();
@@ -74,7 +80,8 @@ Decoded decode(const std::string& bytes) {
     std::string text = fmt::format("{} ", packet->timestamp());
     if (e.type() == TrackEvent::TYPE_COUNTER) {
       note_broken_rule(decoded.tracks[e.track_uuid()].has_counter(), "counters have counter tracks");
-      text += fmt::format("={}", e.has_counter_value() ? static_cast<double>(e.counter_value()) : e.double_counter_value());
+      text += fmt::format(
+          "={}", e.has_counter_value() ? static_cast<double>(e.counter_value()) : e.double_counter_value());
     } else if (e.type() == TrackEvent::TYPE_SLICE_END) {
       note_broken_rule(--depth[e.track_uuid()] >= 0, "a slice that ends had begun");
       text += "-";
@@ -83,7 +90,8 @@ Decoded decode(const std::string& bytes) {
       text += (e.type() == TrackEvent::TYPE_INSTANT ? "!" : "+") + name;
       for (const auto& annotation : e.debug_annotations()) {
         text += fmt::format(" {}={}", notes.at(annotation.name_iid()),
-                            annotation.has_string_value() ? annotation.string_value() : fmt::format("{}", annotation.int_value()));
+                            annotation.has_string_value() ? annotation.string_value()
+                                                          : fmt::format("{}", annotation.int_value()));
       }
     }
     decoded.events[decoded.tracks[e.track_uuid()].name()].push_back(text);
@@ -94,7 +102,8 @@ Decoded decode(const std::string& bytes) {
   return decoded;
 }
 
-Decoded run(const RunConfig& config, const hw::StepTimeModel& times, std::vector<traces::TraceRecord> records) {
+Decoded run(const RunConfig& config, const hw::StepTimeModel& times,
+            std::vector<traces::TraceRecord> records) {
   const std::filesystem::path folder = testing::TempDir() + "/timeline";
   std::filesystem::create_directories(folder);
   {
@@ -110,8 +119,8 @@ Decoded run(const RunConfig& config, const hw::StepTimeModel& times, std::vector
   return decode(bytes.str());
 }
 
-// Synchronous, 10 ns a step and 1 ns a token. Request 0 comes at 0: 20 tokens of prompt, 3 of answer. Request 1 at 5:
-// 8 and 1. 100 blocks of 16 tokens.
+// Synchronous, 10 ns a step and 1 ns a token. Request 0 comes at 0: 20 tokens of prompt, 3 of answer. Request
+// 1 at 5: 8 and 1. 100 blocks of 16 tokens.
 //
 //     0..30   prefill of 0 (20 tokens)              1 waits from 5 on
 //     30..49  decode of 0 and prefill of 1 (1 + 8)   1 is over at 49
@@ -124,17 +133,20 @@ TEST(TimelineTest, TwoRequestsByHand) {
   times.per_token = 1ns;
   RunConfig config = testing_support::toy_config(101);
   config.engine.async_scheduling = false;
-  const Decoded trace = run(config, times, {testing_support::request_at(0ns, 20, 3), testing_support::request_at(5ns, 8, 1)});
+  const Decoded trace =
+      run(config, times, {testing_support::request_at(0ns, 20, 3), testing_support::request_at(5ns, 8, 1)});
   EXPECT_THAT(trace.events.at("Steps 1"),
               ElementsAre("0 +prefill step=0 tokens=20 prefills=1 prefill_tokens=20 decodes=0", "30 -",
                           "30 +mixed step=1 tokens=9 prefills=1 prefill_tokens=8 decodes=1", "49 -",
                           "49 +decode step=2 tokens=1 decodes=1", "60 -"));
   // Request 1 is written first, as it ends first, and so has the first lane.
   EXPECT_THAT(trace.events.at("Lane 1"),
-              ElementsAre("5 +request 1 prompt_tokens=8 output_tokens=1 cached_tokens=0 preemptions=0 queued_ns=25 end=length",
+              ElementsAre("5 +request 1 prompt_tokens=8 output_tokens=1 cached_tokens=0 preemptions=0 "
+                          "queued_ns=25 end=length",
                           "5 +queued", "30 -", "30 +prefill", "49 -", "49 +decode", "49 -", "49 -"));
   EXPECT_THAT(trace.events.at("Lane 2"),
-              ElementsAre("0 +request 0 prompt_tokens=20 output_tokens=3 cached_tokens=0 preemptions=0 queued_ns=0 end=length",
+              ElementsAre("0 +request 0 prompt_tokens=20 output_tokens=3 cached_tokens=0 preemptions=0 "
+                          "queued_ns=0 end=length",
                           "0 +queued", "0 -", "0 +prefill", "30 -", "30 +decode", "60 -", "60 -"));
   EXPECT_THAT(trace.events.at("Requests waiting"), ElementsAre("0 =0", "5 =1", "30 =0"));
   EXPECT_THAT(trace.events.at("Requests running"), ElementsAre("0 =1", "30 =2", "49 =1", "60 =0"));
@@ -143,15 +155,16 @@ TEST(TimelineTest, TwoRequestsByHand) {
   EXPECT_EQ(trace.tracks.at(4).counter().unit_name(), "%");
 }
 
-// 4 usable blocks and two requests of 30 + 10 tokens, which need 3 each: one is preempted. Its preemption is an
-// instant with its number, and its slices still nest.
+// 4 usable blocks and two requests of 30 + 10 tokens, which need 3 each: one is preempted. Its preemption is
+// an instant with its number, and its slices still nest.
 TEST(TimelineTest, PreemptionsAreInstants) {
   testing_support::ToyStepTimes times;
   times.fixed = 10ns;
   RunConfig config = testing_support::toy_config(5);
   config.engine.async_scheduling = false;
   config.engine.watermark = 0;
-  const Decoded trace = run(config, times, {testing_support::request_at(0ns, 30, 10), testing_support::request_at(0ns, 30, 10)});
+  const Decoded trace = run(
+      config, times, {testing_support::request_at(0ns, 30, 10), testing_support::request_at(0ns, 30, 10)});
   // Steps of 10 ns: prefill from 0, then decodes of tokens 31, 32, 33: the one that begins at 30 computes the
   // 33rd, which needs a third block each; request 0 takes none that is free, so request 1 gives up its two.
   EXPECT_THAT(trace.events.at("Preemptions"), ElementsAre("30 !preempted request=1"));
@@ -170,7 +183,8 @@ TEST(TimelineTest, SameRunSameBytes) {
   EXPECT_EQ(first.bytes, run(config, times, records).bytes);
 }
 
-// All at once: more than there are lanes wait. Those who find none from their send on are drawn from their first step on.
+// All at once: more than there are lanes wait. Those who find none from their send on are drawn from their
+// first step on.
 TEST(TimelineTest, WhoWaitsInACrowdIsDrawnFromItsFirstStepOn) {
   testing_support::ToyStepTimes times;
   times.fixed = 10ns;
@@ -181,9 +195,8 @@ TEST(TimelineTest, WhoWaitsInACrowdIsDrawnFromItsFirstStepOn) {
   std::size_t whole = 0, late = 0;
   for (const auto& [name, events] : trace.events) {
     if (name.starts_with("Lane")) {
-      whole += static_cast<std::size_t>(std::count_if(events.begin(), events.end(), [](const std::string& e) {
-        return e.starts_with("0 +request ");
-      }));
+      whole += static_cast<std::size_t>(std::count_if(
+          events.begin(), events.end(), [](const std::string& e) { return e.starts_with("0 +request "); }));
       late += static_cast<std::size_t>(std::count_if(events.begin(), events.end(), [](const std::string& e) {
         return e.find("+request ") != std::string::npos && !e.starts_with("0 ");
       }));

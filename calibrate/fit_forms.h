@@ -4,6 +4,8 @@
 #include <string>
 
 #include "calibrate/ops_table.h"
+#include <functional>
+
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
 
@@ -11,6 +13,7 @@ namespace kneepoint::calibrate {
 
 struct FitOptions {
   int num_starts = 3;
+  std::function<void()> on_family = nullptr;  ///< Told when a family is fitted.
 };
 
 /// Rates of one GPU from its rows. Throws CalibrateError if a family has too few rows.

@@ -3,20 +3,32 @@
 
 #include <cmath>
 #include <fstream>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/command_line.h"
 #include "calibrate/fit_forms.h"
+#include "calibrate/ops_claims.h"
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
+#include "sim/progress.h"
 
 namespace kneepoint::calibrate {
 
 namespace {
 
 constexpr double kPercent = 100;
+
+// Of all GPUs, without those that are not fitted.
+std::size_t num_families(const OpsTable& table) {
+  std::set<std::pair<std::string, std::string>> families;
+  for (const OperatorRow& row : table) {
+    if (claim_of(row).fitted) families.emplace(row.gpu, row.family);
+  }
+  return families.size();
+}
 constexpr double kStrongCorrelation = 0.95;
 
 void print_family(const hw::FamilyRates& family) {
@@ -46,6 +58,7 @@ int run_fit_ops(const Arguments& arguments) {
   std::string out_path;
   std::string source = "NVIDIA aiconfigurator tables (Apache-2.0), vLLM 0.24 kernels, CUDA graph replay";
   FitOptions options;
+  app.footer("Example\n  calibrate fit-ops measured/ --gpu h100 --out h100.textproto");
   app.add_option("paths", paths, "folders or files of measured operators, GPU_KIND.csv")->required();
   app.add_option("--gpu", gpu_name, "GPU to fit, as in its data sheet under hw/gpus")->required();
   app.add_option("--out", out_path, "rates file to write");
@@ -57,7 +70,10 @@ int run_fit_ops(const Arguments& arguments) {
 
   const hw::GpuSpec gpu = hw::load_gpu(gpu_name);
   const OpsTable table = read_ops(paths, gpu.name);
+  sim::Progress progress(num_families(table), "families fitted");
+  options.on_family = [&progress] { progress.one_more(); };
   const hw::Rates rates = fit_rates(gpu, table, source, options);
+  progress.clear();
   fmt::print("{}: {} measured operators\n", gpu.name, table.size());
   for (const hw::FamilyRates& family : rates.families) print_family(family);
   if (out_path.empty()) return 0;
@@ -99,15 +115,20 @@ int print_differences(const hw::Rates& fitted, const hw::Rates& kept) {
 int run_check_rates(const Arguments& arguments) {
   CLI::App app("Refits the bundled rates and compares; exit status 1 if they differ",
                "calibrate check-rates");
+  app.footer("Example\n  calibrate check-rates measured/");
   std::vector<std::string> paths;
   app.add_option("paths", paths, "folders or files of measured operators, GPU_KIND.csv")->required();
   if (const auto done = parse_arguments(app, arguments)) return *done;
 
   const OpsTable table = read_ops(paths, "");
+  sim::Progress progress(num_families(table), "families fitted");
+  FitOptions options;
+  options.on_family = [&progress] { progress.one_more(); };
   int differences = 0;
   for (const std::string& name : hw::rates_names()) {
     const hw::Rates kept = hw::load_rates(name);
-    const hw::Rates fitted = fit_rates(hw::load_gpu(name), table, kept.source);
+    const hw::Rates fitted = fit_rates(hw::load_gpu(name), table, kept.source, options);
+    progress.clear();
     const int found = print_differences(fitted, kept);
     fmt::print("{}: {} families refitted, {} rates differ\n", name, fitted.families.size(), found);
     differences += found;

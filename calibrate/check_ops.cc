@@ -62,6 +62,7 @@ void write_row(std::ostream& out, const OperatorRow& row, double predicted) {
 
 int run_check_ops(const Arguments& arguments) {
   CLI::App app("Predicts measured operators and prints the errors by GPU and family", "calibrate check-ops");
+  app.footer("Example\n  calibrate check-ops measured/ --gpu h100 --rows rows.csv");
   std::vector<std::string> paths;
   std::string gpu_name;
   std::string rates_name;

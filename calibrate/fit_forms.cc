@@ -212,13 +212,15 @@ struct Spans {
 
 // Outputs of a product are tiles that do not know of each other: past the waves that
 // fill the GPU, twice the outputs are twice the waves and twice the weights to read.
-// Every LM head is out there.
+// Every LM head is out there. At the least outputs measured the tiles do not fill the GPU
+// any more, so that fewer (a router's) are still one wave.
 void claim_more(FittedRange& range) {
   constexpr double kFilled = 32768;     // 256 tiles of 128 outputs, on 142 SMs at most, one token.
   constexpr double kClaimed = 262144;   // The largest vocabularies.
   if (range.quantity != "n" || range.max < kFilled || range.max >= kClaimed) return;
+  range.claimed_min = 1;
   range.claimed_max = kClaimed;
-  range.because = "tiles of outputs are independent: beyond a filled GPU time is linear in n";
+  range.because = "tiles of outputs are independent: beyond a filled GPU time is linear in n, below one wave it is constant";
 }
 
 std::vector<FittedRange> ranges_of(const Rows& rows) {
@@ -261,7 +263,7 @@ Form<hw::DecodeAttentionParams> decode_form(const hw::Roof& roof) {
             return hw::decode_attention_us(std::get<hw::DecodeAttentionShape>(row.shape), params, roof,
                                            row.cache);
           },
-          {},
+          {{"split_ungrouped", {1, 0}}},
           {}};
 }
 
@@ -381,6 +383,7 @@ hw::Rates fit_rates(const hw::GpuSpec& gpu, const OpsTable& table, const std::st
       if (options.left_out == nullptr) throw;
       options.left_out->emplace_back(error.what());
     }
+    if (options.on_family) options.on_family();
   }
   const FamilyRates* gemm = rates.find("gemm_bf16");
   if (gemm != nullptr && rates.find("elementwise") == nullptr) {

@@ -1,6 +1,7 @@
 // Fits the operator forms of hw/ to measured operators: rows in, rates out.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct FitOptions {
   /// If given, families with too few rows are left out and named here, one line
   /// each; else they are an error.
   std::vector<std::string>* left_out = nullptr;
+  std::function<void()> on_family = nullptr;  ///< Told when a family is fitted.
 };
 
 /// Rates of one GPU from its rows. Throws CalibrateError if a family has too few rows.

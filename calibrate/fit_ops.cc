@@ -5,16 +5,20 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "calibrate/calibrate_error.h"
 #include "calibrate/command_line.h"
 #include "calibrate/fit_forms.h"
 #include "calibrate/measurement_file.h"
 #include "calibrate/ops_accuracy.h"
+#include "calibrate/ops_claims.h"
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
+#include "sim/progress.h"
 #include "traces/atomic_file.h"
 
 namespace kneepoint::calibrate {
@@ -22,7 +26,15 @@ namespace kneepoint::calibrate {
 namespace {
 
 constexpr double kPercent = 100;
-constexpr double kStrongCorrelation = 0.95;
+
+// Of all GPUs, without those that are not fitted.
+std::size_t num_families(const OpsTable& table) {
+  std::set<std::pair<std::string, std::string>> families;
+  for (const OperatorRow& row : table) {
+    if (claim_of(row).fitted) families.emplace(row.gpu, row.family);
+  }
+  return families.size();
+}
 
 void print_family(const hw::FamilyRates& family) {
   fmt::print("\n{}: {} rows, |error| {:.1f} % median, {:.1f} % p90\n", family.name, family.rows,
@@ -172,12 +184,15 @@ int fit_measurement(const std::string& path, const std::string& gpu_name, const 
 }
 
 int fit_tables(const std::vector<std::string>& paths, const std::string& gpu_name,
-               const std::string& out_path, const std::string& source, const FitOptions& options) {
+               const std::string& out_path, const std::string& source, FitOptions options) {
   if (gpu_name.empty())
     throw CalibrateError("--gpu: is needed for tables; name the GPU as its data sheet does");
   const hw::GpuSpec gpu = hw::load_gpu(gpu_name);
   const OpsTable table = read_ops(paths, gpu.name);
+  sim::Progress progress(num_families(table), "families fitted");
+  options.on_family = [&progress] { progress.one_over(); };
   const hw::Rates rates = fit_rates(gpu, table, source, options);
+  progress.clear();
   fmt::print("{}: {} measured operators\n", gpu.name, table.size());
   for (const hw::FamilyRates& family : rates.families) print_family(family);
   if (out_path.empty()) return 0;
@@ -202,6 +217,7 @@ int run_fit_ops(const Arguments& arguments) {
   std::string out_path;
   std::string source = "NVIDIA aiconfigurator tables (Apache-2.0), vLLM 0.24 kernels, CUDA graph replay";
   FitOptions options;
+  app.footer("Example\n  calibrate fit-ops measured/ --gpu h100 --out h100.textproto");
   app.add_option("paths", paths, "a measurement (.textproto), or folders or files of tables, GPU_KIND.csv")
       ->required();
   app.add_option(
@@ -254,15 +270,20 @@ int print_differences(const hw::Rates& fitted, const hw::Rates& kept) {
 int run_check_rates(const Arguments& arguments) {
   CLI::App app("Refits the bundled rates and compares; exit status 1 if they differ",
                "calibrate check-rates");
+  app.footer("Example\n  calibrate check-rates measured/");
   std::vector<std::string> paths;
   app.add_option("paths", paths, "folders or files of measured operators, GPU_KIND.csv")->required();
   if (const auto done = parse_arguments(app, arguments)) return *done;
 
   const OpsTable table = read_ops(paths, "");
+  sim::Progress progress(num_families(table), "families fitted");
+  FitOptions options;
+  options.on_family = [&progress] { progress.one_over(); };
   int differences = 0;
   for (const std::string& name : hw::rates_names()) {
     const hw::Rates kept = hw::load_rates(name);
-    const hw::Rates fitted = fit_rates(hw::load_gpu(name), table, kept.source);
+    const hw::Rates fitted = fit_rates(hw::load_gpu(name), table, kept.source, options);
+    progress.clear();
     const int found = print_differences(fitted, kept);
     fmt::print("{}: {} families refitted, {} rates differ\n", name, fitted.families.size(), found);
     differences += found;

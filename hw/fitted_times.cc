@@ -37,7 +37,8 @@ std::string first_outside(const std::vector<FittedRange>& ranges,
     const auto range = std::ranges::find(ranges, quantity.name, &FittedRange::quantity);
     if (range == ranges.end()) continue;
     const auto value = static_cast<double>(quantity.value);
-    if (value >= range->min && value <= std::max(range->max, range->claimed_max)) continue;
+    const double low = range->claimed_min == 0 ? range->min : range->claimed_min;
+    if (value >= low && value <= std::max(range->max, range->claimed_max)) continue;
     return fmt::format("{} = {}, measured {:.10g} to {:.10g}", quantity.name, quantity.value, range->min,
                        range->max);
   }
@@ -47,7 +48,8 @@ std::string first_outside(const std::vector<FittedRange>& ranges,
 // Inside what the form claims, but beyond what was measured.
 bool carried_on(const std::vector<FittedRange>& ranges, std::string_view quantity, std::int64_t value) {
   const auto range = std::ranges::find(ranges, quantity, &FittedRange::quantity);
-  return range != ranges.end() && static_cast<double>(value) > range->max;
+  const auto size = static_cast<double>(value);
+  return range != ranges.end() && (size > range->max || size < range->min);
 }
 
 std::string other_head_size(std::int64_t head_size) {

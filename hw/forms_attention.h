@@ -45,6 +45,7 @@ struct DecodeAttentionParams {
   double group = 0;
   double heads_slow = 0;
   double batch_us = 0;
+  double split_ungrouped = 0;  // Chosen, not fitted.
 };
 
 struct PrefillAttentionParams {

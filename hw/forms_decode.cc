@@ -16,7 +16,7 @@ constexpr std::array kSplits{1.0,  2.0,  3.0,  4.0,  6.0,  8.0,   12.0,  16.0,
                              24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0};
 
 using P = DecodeAttentionParams;
-constexpr std::array<ParameterSpec<P>, 18> kParameters{{
+constexpr std::array<ParameterSpec<P>, 19> kParameters{{
     {"launch", "us", &P::launch_us, 1, 30, 11, "kernel start and end"},
     {"bandwidth", "1", &P::bandwidth, 0.3, 1, 0.9, "share of nominal memory bandwidth reached"},
     {"overlap", "1", &P::overlap, 1, 12, 2, "exponent that joins memory and the walk along the context"},
@@ -37,6 +37,8 @@ constexpr std::array<ParameterSpec<P>, 18> kParameters{{
     {"heads_slow", "1", &P::heads_slow, 1e-4, 1, 1e-2,
      "loss of bandwidth when 8 KV heads are read in place of one"},
     {"batch", "us", &P::batch_us, 1e-3, 10, 0.1, "a second kernel for batches of grouped heads"},
+    {"split_ungrouped", "1", &P::split_ungrouped, 0, 1, 1,
+     "1: contexts are split with one query head a KV head too; 0: that kernel cannot"},
 }};
 
 }  // namespace
@@ -78,7 +80,9 @@ double decode_attention_us(const DecodeAttentionShape& s, const DecodeAttentionP
                         (1 - hit) * params.ramp_us * megabytes / (megabytes + params.ramp_bytes);
 
   const double pairs = count * kv_heads;
-  const double most_splits = std::min(params.max_splits, std::max(1.0, roof.num_sms / pairs));
+  const bool splits_at_all = group > 1 || params.split_ungrouped > 0.5;
+  const double most_splits =
+      splits_at_all ? std::min(params.max_splits, std::max(1.0, roof.num_sms / pairs)) : 1;
   const double waves = std::max(1.0, pairs / roof.num_sms);
   const double tokens = std::max(longest, kv_heads * static_cast<double>(s.context_sum) / roof.num_sms);
   const double later_waves = (waves - 1) * params.wave_us * (1 + params.group * std::max(0.0, group - 8) / 8);

@@ -71,9 +71,10 @@ void write_rates(std::ostream& out, const Rates& rates) {
           rate.name, rate.value, rate.unit, rate.lower, rate.upper, rate.standard_error, rate.source);
     }
     for (const FittedRange& range : family.ranges) {
-      const std::string claim = range.claimed_max == 0 ? ""
-                                                       : fmt::format(" claimed_max: {:.10g} because: \"{}\"",
-                                                                     range.claimed_max, range.because);
+      std::string claim;
+      if (range.claimed_min != 0) claim += fmt::format(" claimed_min: {:.10g}", range.claimed_min);
+      if (range.claimed_max != 0) claim += fmt::format(" claimed_max: {:.10g}", range.claimed_max);
+      if (!range.because.empty()) claim += fmt::format(" because: \"{}\"", range.because);
       out << fmt::format("  range {{ quantity: \"{}\" min: {:.10g} max: {:.10g}{} }}\n", range.quantity,
                          range.min, range.max, claim);
     }

@@ -35,6 +35,7 @@ struct FittedRange {
   double max = 0;
   double claimed_max = 0;  ///< Beyond max the form is carried on, up to here; 0: it is not.
   std::string because;     ///< Why it may be.
+  double claimed_min = 0;  ///< The same below min.
 };
 
 struct FamilyRates {

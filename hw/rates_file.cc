@@ -72,12 +72,15 @@ FamilyRates read_family(const pb::Family& from, const std::string& label) {
       throw SpecError(fmt::format("{}, range '{}': {} to {} is no interval", where, range.quantity(),
                                   range.min(), range.max()));
     }
-    const bool claims = range.claimed_max() != 0;
-    if (claims && (!(range.claimed_max() > range.max()) || !std::isfinite(range.claimed_max()) || range.because().empty())) {
-      throw SpecError(fmt::format("{}, range '{}': claims up to {}, which must be beyond {} and have a reason", where,
-                                  range.quantity(), range.claimed_max(), range.max()));
+    const double low = range.claimed_min() == 0 ? range.min() : range.claimed_min();
+    const double high = range.claimed_max() == 0 ? range.max() : range.claimed_max();
+    const bool claims = low != range.min() || high != range.max();
+    if (!(low <= range.min() && high >= range.max()) || !std::isfinite(high) || (claims && range.because().empty())) {
+      throw SpecError(fmt::format("{}, range '{}': claims {} to {}, which must hold {} to {} and have a reason", where,
+                                  range.quantity(), low, high, range.min(), range.max()));
     }
-    family.ranges.push_back({range.quantity(), range.min(), range.max(), range.claimed_max(), range.because()});
+    family.ranges.push_back({range.quantity(), range.min(), range.max(), range.claimed_max(), range.because(),
+                             range.claimed_min()});
   }
   const std::size_t n = family.rates.size();
   const std::size_t below_diagonal = n == 0 ? 0 : n * (n - 1) / 2;

@@ -64,12 +64,13 @@ StepTimeError step_time_error(const KneeQuestion& question, const LoadPoint* typ
   return error;
 }
 
-void explain(const KneeQuestion& question, const KneeResult& result, Knee& knee) {
+// What a knee, or its absence, means in words.
+void explain(const KneeResult& result, Knee& knee) {
   const char* unit = load_unit(result.axis);
   const double end = knee.load;
   switch (knee.status) {
     case KneeStatus::kFound: {
-      knee.explanation = fmt::format("{:.4g} {} of {} seeds", knee.load, unit, knee.by_seed.size());
+      knee.explanation = fmt::format("{:.4g} {}, the mean of {} seeds", knee.load, unit, knee.by_seed.size());
       if (knee.kind == KneeKind::kElbow)
         knee.explanation += ", by the shape of the curve over the loads swept";
       return;
@@ -95,7 +96,6 @@ void explain(const KneeQuestion& question, const KneeResult& result, Knee& knee)
           knee.kind == KneeKind::kElbow ? "the curve has no elbow within the loads swept" : "not found";
       return;
   }
-  static_cast<void>(question);
 }
 
 // A knee with a change, by the seeds it shares with the knee without.
@@ -219,7 +219,7 @@ KneeResult find_knees(const KneeQuestion& question, const std::function<void()>&
       knee.step_time_half_width =
           kNormal95 * result.step_time_error.total() * knee.step_time_sensitivity * knee.load;
     }
-    explain(question, result, knee);
+    explain(result, knee);
   }
   if (headline != nullptr) {
     for (const Change& change : question.changes) {

@@ -28,6 +28,7 @@ KneeLab::KneeLab(Setup setup)
   front_end_ns_ = (times->front_end().arrival + times->front_end().output).count();
   time_provenance_ = times->provenance();
   setup_.config.client.request_rate.reset();
+  setup_.config.engine.walk_decodes |= setup_.keep_gaps;  // Gaps need every token told.
 }
 
 KneeLab::~KneeLab() = default;

@@ -23,7 +23,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kProbeRequests = 2000;
 // A full server is full of long answers, and takes as long as these to become so: a
 // run must outlast the longest hundredth of its requests several times.
-constexpr double kTurnovers = 4;
+constexpr double kTurnovers = 8;
 // Loads of the first sweep, as shares of the guessed capacity.
 constexpr std::array kShares{0.15, 0.35, 0.55, 0.75, 0.88, 0.96, 1.1, 1.3};
 constexpr double kFirstConcurrency = 32;  // Powers of two up to here.
@@ -32,7 +32,7 @@ constexpr int kMostWidenings = 7;
 constexpr double kMargin = 1.3;
 constexpr double kLeastLonger = 1.5;
 constexpr double kMostLonger = 4;
-constexpr double kFollowTolerance = 0.01;
+constexpr double kFollowTolerance = 0.02;
 constexpr double kWidestFollow = 16;  // How far from where it was a knee is followed.
 constexpr double kMostConcurrency = 4096;
 constexpr double kWidenUp = 2;

@@ -228,6 +228,31 @@ TEST(Extremes, AnSloThatNoLoadMeetsSaysSo) {
   EXPECT_TRUE(knee_of(result, KneeKind::kSaturation).found());
 }
 
+// At three times capacity two thirds of the queue stays: of 4000 requests the 2 x 1 % + 16 = 96 that settle p99 are
+// late when about 150 have come, a long way from the end.
+TEST(Extremes, AnImpossibleLoadIsLeftEarly) {
+  const Server server = one_at_a_time(drawn_requests({"8", "1", 0}, 1.0), "ttft:p99:60");
+  Slo slo;
+  add_slo(server.slo, slo);
+  KneeLab lab({.config = server.config,
+               .axis = LoadAxis::kRate,
+               .workload = *server.workload,
+               .make_times = constant_steps(),
+               .first_seed = 1,
+               .seeds = 1,
+               .threads = 1,
+               .keep_gaps = false,
+               .on_run = {}});
+  lab.prepare(4000);
+  const RunLog hopeless = lab.run({300, 0, 4000, slo.stop_rule(4000)});
+  EXPECT_TRUE(hopeless.stopped);
+  EXPECT_LT(hopeless.lines.size(), 300U);
+  EXPECT_GT(hopeless.summary.unfinished, 60);
+  const RunLog good = lab.run({50, 0, 4000, slo.stop_rule(4000)});
+  EXPECT_FALSE(good.stopped);
+  EXPECT_EQ(good.summary.unfinished, 0);
+}
+
 // What find_knees() reads off one run must be what a slower server does.
 TEST(SlowMotion, ASlowerServerIsTheSameRunAtALowerLoad) {
   const auto workload = std::make_unique<GeometricAnswers>(8);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "calibrate/subcommands.h"
+#include "traces/one_line.h"
 #include "traces/temporary_files.h"
 
 namespace boost {
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
     return status;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "calibrate: {}\n", error.what());
+    fmt::print(stderr, "calibrate: {}\n", kneepoint::traces::one_line(error.what()));
     return 2;
   }
 }

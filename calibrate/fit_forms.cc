@@ -177,7 +177,7 @@ struct Spans {
       range.max = std::max(range.max, number);
       return;
     }
-    ranges.push_back({std::string(quantity), number, number});
+    ranges.push_back({.quantity = std::string(quantity), .min = number, .max = number, .because = ""});
   }
   void operator()(const hw::GemmShape& s) {
     add("m", s.m);
@@ -210,6 +210,17 @@ struct Spans {
   void operator()(const hw::ElementwiseShape& s) { add("bytes", s.bytes); }
 };
 
+// Outputs of a product are tiles that do not know of each other: past the waves that
+// fill the GPU, twice the outputs are twice the waves and twice the weights to read.
+// Every LM head is out there.
+void claim_more(FittedRange& range) {
+  constexpr double kFilled = 32768;     // 256 tiles of 128 outputs, on 142 SMs at most, one token.
+  constexpr double kClaimed = 262144;   // The largest vocabularies.
+  if (range.quantity != "n" || range.max < kFilled || range.max >= kClaimed) return;
+  range.claimed_max = kClaimed;
+  range.because = "tiles of outputs are independent: beyond a filled GPU time is linear in n";
+}
+
 std::vector<FittedRange> ranges_of(const Rows& rows) {
   Spans spans;
   for (const OperatorRow* row : rows) std::visit(spans, row->shape);
@@ -219,6 +230,7 @@ std::vector<FittedRange> ranges_of(const Rows& rows) {
     const bool from_one = range.quantity == "tokens" || range.quantity == "context" ||
                           range.quantity == "message bytes" || range.quantity == "query heads a KV head";
     if (from_one) range.min = 1;
+    claim_more(range);
   }
   return spans.ranges;
 }

@@ -11,6 +11,7 @@
 #include "calibrate/command_line.h"
 #include "calibrate/fit_forms.h"
 #include "calibrate/measurement_file.h"
+#include "calibrate/ops_accuracy.h"
 #include "calibrate/ops_table.h"
 #include "hw/gpu_spec.h"
 #include "hw/rates.h"
@@ -53,7 +54,19 @@ bool is_measurement(const std::string& path) {
 
 void print_figures(const GpuMeasurement& measurement) {
   for (const MeasuredFigure& figure : measurement.figures) {
-    fmt::print("  {:<24} {:>10.4g} {}\n", figure.what, figure.value, figure.unit);
+    constexpr double kMib = 1048576;
+    const std::string size =
+        figure.bytes > 0 ? fmt::format(", {:g} MiB", static_cast<double>(figure.bytes) / kMib) : "";
+    fmt::print("  {:<24} {:>10.4g} {}\n", figure.what + size, figure.value, figure.unit);
+  }
+}
+
+// Rows that were measured for comparison only.
+void print_not_fitted(const OpsTable& rows, const hw::FittedTimes& times) {
+  for (const OpsAccuracy& line : ops_accuracy(rows, times)) {
+    if (line.reason.empty()) continue;
+    fmt::print("\n{}: {} rows not fitted; predicted {:+.0f} % in the middle: {}\n", line.family,
+               line.errors.count, kPercent * line.errors.bias, line.reason);
   }
 }
 
@@ -66,7 +79,8 @@ void write_new(const std::string& path, const std::string& text) {
   std::ifstream old(path);
   std::string first;
   if (old && (!std::getline(old, first) || !first.starts_with(kWrittenBy))) {
-    throw CalibrateError(fmt::format("{}: is there and was not written by fit-ops; name another with --out", path));
+    throw CalibrateError(
+        fmt::format("{}: is there and was not written by fit-ops; name another with --out", path));
   }
   old.close();
   std::ofstream out(path);
@@ -103,9 +117,10 @@ hw::GpuSpec described_gpu(const MeasuredGpu& gpu, const std::string& name) {
 void check_families(const hw::Rates& rates, const std::vector<std::string>& left_out) {
   for (const char* name : {"gemm_bf16", "decode_attention_bf16", "prefill_attention_bf16", "elementwise"}) {
     if (rates.find(name) != nullptr) continue;
-    throw CalibrateError(fmt::format("too few shapes to describe this GPU: {}; measure again with a larger "
-                                     "--budget-seconds",
-                                     left_out.empty() ? name : fmt::format("{}", fmt::join(left_out, "; "))));
+    throw CalibrateError(
+        fmt::format("too few shapes to describe this GPU: {}; measure again with a larger "
+                    "--budget-seconds",
+                    left_out.empty() ? name : fmt::format("{}", fmt::join(left_out, "; "))));
   }
 }
 
@@ -115,11 +130,12 @@ void warn_about_errors(const hw::Rates& rates, std::vector<std::string>& warning
   for (const hw::FamilyRates& family : rates.families) {
     const auto parameters = static_cast<std::int64_t>(family.rates.size());
     if (family.rows < kRowsOfAParameter * parameters) {
-      warnings.push_back(fmt::format("too few shapes: {} rows for the {} rates of {}", family.rows, parameters, family.name));
+      warnings.push_back(fmt::format("too few shapes: {} rows for the {} rates of {}", family.rows,
+                                     parameters, family.name));
     }
     if (family.median_error > kWide) {
-      warnings.push_back(fmt::format("{}: the form misses half of its rows by more than {:.0f} %", family.name,
-                                     kPercent * family.median_error));
+      warnings.push_back(fmt::format("{}: the form misses half of its rows by more than {:.0f} %",
+                                     family.name, kPercent * family.median_error));
     }
   }
 }
@@ -141,6 +157,7 @@ int fit_measurement(const std::string& path, const std::string& gpu_name, const 
   fmt::print("{} ({}): {} measured operators\n", measurement.gpu.about, gpu.name, measurement.rows.size());
   print_figures(measurement);
   for (const hw::FamilyRates& family : rates.families) print_family(family);
+  print_not_fitted(measurement.rows, hw::FittedTimes(gpu, rates));
   fmt::print("\n");
   print_warnings(warnings);
   if (!gpu_name.empty()) {  // The data sheet is there; what is new are the rates.
@@ -148,14 +165,16 @@ int fit_measurement(const std::string& path, const std::string& gpu_name, const 
     return 0;
   }
   write_new(stem + ".rates.textproto", rates_text(rates));
-  write_new(stem + ".textproto", gpu_description(measurement.gpu, name, file_name(stem) + ".rates.textproto"));
+  write_new(stem + ".textproto",
+            gpu_description(measurement.gpu, name, file_name(stem) + ".rates.textproto"));
   fmt::print("next: simulate --gpu {}.textproto\n", stem);
   return 0;
 }
 
-int fit_tables(const std::vector<std::string>& paths, const std::string& gpu_name, const std::string& out_path,
-               const std::string& source, const FitOptions& options) {
-  if (gpu_name.empty()) throw CalibrateError("--gpu: is needed for tables; name the GPU as its data sheet does");
+int fit_tables(const std::vector<std::string>& paths, const std::string& gpu_name,
+               const std::string& out_path, const std::string& source, const FitOptions& options) {
+  if (gpu_name.empty())
+    throw CalibrateError("--gpu: is needed for tables; name the GPU as its data sheet does");
   const hw::GpuSpec gpu = hw::load_gpu(gpu_name);
   const OpsTable table = read_ops(paths, gpu.name);
   const hw::Rates rates = fit_rates(gpu, table, source, options);
@@ -183,19 +202,23 @@ int run_fit_ops(const Arguments& arguments) {
   std::string out_path;
   std::string source = "NVIDIA aiconfigurator tables (Apache-2.0), vLLM 0.24 kernels, CUDA graph replay";
   FitOptions options;
-  app.add_option("paths", paths, "a measurement (.textproto), or folders or files of tables, GPU_KIND.csv")->required();
-  app.add_option("--gpu", gpu_name,
-                 "data sheet to fit against: a name under hw/gpus or a file; needed for tables, else the driver's "
-                 "figures are taken");
-  app.add_option("--out", out_path,
-                 "what to write: of a measurement my-gpu.textproto (default: beside it), with --gpu or tables the "
-                 "rates file");
+  app.add_option("paths", paths, "a measurement (.textproto), or folders or files of tables, GPU_KIND.csv")
+      ->required();
+  app.add_option(
+      "--gpu", gpu_name,
+      "data sheet to fit against: a name under hw/gpus or a file; needed for tables, else the driver's "
+      "figures are taken");
+  app.add_option(
+      "--out", out_path,
+      "what to write: of a measurement my-gpu.textproto (default: beside it), with --gpu or tables the "
+      "rates file");
   app.add_option("--source", source, "where tables come from, for the file")->capture_default_str();
   app.add_option("--starts", options.num_starts, "starting points of each fit")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   if (const auto done = parse_arguments(app, arguments)) return *done;
-  if (std::ranges::none_of(paths, &is_measurement)) return fit_tables(paths, gpu_name, out_path, source, options);
+  if (std::ranges::none_of(paths, &is_measurement))
+    return fit_tables(paths, gpu_name, out_path, source, options);
   if (paths.size() > 1) throw CalibrateError("one measurement at a time: each is of one GPU");
   return fit_measurement(paths.front(), gpu_name, out_path, options);
 }

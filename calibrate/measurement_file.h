@@ -17,7 +17,8 @@ namespace kneepoint::calibrate {
 
 /// A rate or latency that no form takes, for the reader.
 struct MeasuredFigure {
-  std::string what;  ///< "memory read, 1 GiB"
+  std::string what;        ///< "memory read"
+  std::int64_t bytes = 0;  ///< Of the array; 0 for a latency.
   double value = 0;
   std::string unit;
 };
@@ -31,14 +32,14 @@ struct MeasuredGpu {
   std::int64_t memory_bytes = 0;
   double memory_bytes_per_s = 0;  ///< Clock times bus; 0 if the driver does not tell.
   double max_sm_clock_hz = 0;
-  double l2_bytes_per_s = 0;      ///< Fastest read of what fits half of L2; 0 if none was measured.
+  double l2_bytes_per_s = 0;  ///< Fastest read of what fits half of L2; 0 if none was measured.
 };
 
 struct GpuMeasurement {
   MeasuredGpu gpu;
   OpsTable rows;
-  std::vector<MeasuredFigure> figures;
-  std::vector<std::string> warnings;  ///< Throttled, noisy, ended early, own kernels: one line each.
+  std::vector<MeasuredFigure> figures;  ///< By name and size.
+  std::vector<std::string> warnings;    ///< Throttled, noisy, ended early, own kernels: one line each.
 };
 
 /// `gpu_name` becomes the rows' GPU.

@@ -56,7 +56,7 @@ struct Rule {
 };
 
 constexpr std::array kRules{
-    Rule{"gemm", &weights_within_l2, true,
+    Rule{"gemm", &weights_within_l2, false,
          "weights below 17 MB stay in the L2 of 96 MB between replays; a server reads them from memory"},
     Rule{"gemm_int4", &always, false,
          "4-bit weights widened by a kernel of their own; the bf16 form stands for kernels that widen on the way"},

@@ -19,6 +19,7 @@ namespace {
 
 constexpr VllmRelease kAsynchronousSince{0, 14};
 constexpr VllmRelease kGraphsSubtractedSince{0, 21};
+constexpr VllmRelease kWholePromptsReservedSince{0, 21};
 
 // Latencies as the measuring client took them: of the requests of one stage, if
 // the row is of one.
@@ -125,12 +126,13 @@ sim::RunConfig run_config_of(const ServingRow& row) {
   asked.set_gpu(setup.gpu);
   asked.set_tensor_parallel_size(setup.tensor_parallel_size);
   if (!setup.weights.empty()) {
-    asked.set_quantization(setup.weights);
+    asked.set_quantization(setup.weights == "fp8" && setup.static_scales ? "modelopt" : setup.weights);
   }
   asked.set_kv_cache_dtype(kv_type(setup.kv_cache_dtype));
   asked.set_gpu_memory_utilization(
       setup.gpu_memory_utilization.value_or(release >= kGraphsSubtractedSince ? 0.92 : 0.9));
   asked.set_subtract_cuda_graphs(release >= kGraphsSubtractedSince);
+  asked.set_scheduler_reserve_full_isl(release >= kWholePromptsReservedSince);
   asked.set_async_scheduling(setup.async_scheduling.value_or(release >= kAsynchronousSince));
   asked.set_max_model_len(setup.max_model_len.value_or(-1));
   if (setup.max_num_seqs) {

@@ -6,10 +6,11 @@
 //     since    default
 //     0.14.0   asynchronous scheduling (vLLM pull request #27614)
 //     0.21.0   CUDA graphs are taken off before KV blocks are counted (its start-up log
-//              says so), and gpu_memory_utilization 0.92 in place of 0.9
+//              says so), gpu_memory_utilization is 0.92 in place of 0.9, and nobody is
+//              admitted without room for the whole prompt (#37307, default by #41064)
 //
-// A row that names no release is taken as 0.13: the tables that lack the column are
-// older than those that have it.
+// A row that names no release is taken as 0.15, the release of the tables that lack
+// the column: asynchronous, 0.9, graphs on top.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,14 @@
 
 namespace kneepoint::calibrate {
 
-/// vLLM's release 0.`minor`, of which only the order matters.
+/// A release of vLLM, as far as it decides anything.
 struct VllmRelease {
   std::int64_t major = 0;
   std::int64_t minor = 0;
   friend auto operator<=>(const VllmRelease&, const VllmRelease&) = default;
 };
 
-inline constexpr VllmRelease kReleaseOfUnnamed{0, 13};
+inline constexpr VllmRelease kReleaseOfUnnamed{0, 15};
 
 /// "0.15.1" or "v0.15.1rc2" is {0, 15}; "" is kReleaseOfUnnamed. Throws CalibrateError for anything else.
 [[nodiscard]] VllmRelease parse_release(const std::string& text);

@@ -50,7 +50,7 @@ std::unique_ptr<sim::Client> make_client(const ClosedLoopClient& client, std::ui
   std::function<sim::SimDuration()> think;
   if (client.jitter_ms > 0) {
     think = [random = traces::RandomStream(seed, "client jitter"), jitter_s = client.jitter_ms * 1e-3]() mutable {
-      return sim::to_sim_duration(jitter_s * (8.0 + 2.0 * random.uniform()) / 9.0);
+      return sim::to_sim_duration(jitter_s * random.uniform());
     };
   }
   return std::make_unique<sim::SemaphoreClient>(

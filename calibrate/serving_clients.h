@@ -12,8 +12,7 @@ namespace kneepoint::calibrate {
 
 /// `concurrency` in flight, the first ones all at 0; all input lengths are drawn
 /// before all output lengths, as the measuring client did. The time from a
-/// completion to the next send is uniform within ± 1/9 of jitter_ms (20 to 25 ms
-/// around 22.5, as observed).
+/// completion to the send that takes its slot is uniform in [0, jitter_ms).
 [[nodiscard]] std::unique_ptr<sim::Client> make_client(const ClosedLoopClient& client, std::uint64_t seed);
 
 /// Constant-rate stages from 0 on; request i asks prompt i mod distinct_prompts,

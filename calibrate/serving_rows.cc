@@ -65,6 +65,7 @@ ServingRow closed_loop_row(const CsvTable& table, std::size_t i) {
   row.setup = common_setup(table, i);
   row.setup.model = table.text(i, "model_path");
   row.setup.weights = table.text(i, "precision");
+  row.setup.static_scales = true;  // aiconfigurator's "fp8" is one scale a tensor, from the checkpoint.
   row.setup.vllm_version = table.text(i, "backend_version");
   row.setup.tensor_parallel_size = table.integer(i, "tp_size");
   row.setup.attention_dp_size = table.maybe_integer(i, "attention_dp_size").value_or(1);
@@ -251,7 +252,7 @@ void identify(ServingRow& row, const std::string& written_gpu, const std::string
     row.not_run = fmt::format("attention_dp_size {}: data parallelism is not modelled", setup.attention_dp_size);
   }
   const std::string what = setup.weights.empty() ? model : fmt::format("{} {}", model, setup.weights);
-  row.group = fmt::format("{}, {}", what, kind);
+  row.group = row.num_gpu_blocks ? kind : fmt::format("{}, {}", what, kind);
   row.name = fmt::format("{} {} tp{} {}", what, setup.gpu.empty() ? written_gpu : setup.gpu,
                          setup.tensor_parallel_size, load);
 }

@@ -28,6 +28,7 @@ struct ServingSetup {
   std::string model;
   std::string gpu;         ///< Our name for it: "h100".
   std::string weights;     ///< "", "fp8": as --quantization.
+  bool static_scales = false;  ///< An fp8 checkpoint that brings the scales of its activations.
   std::string kv_cache_dtype;
   std::string vllm_version;
   std::int64_t tensor_parallel_size = 1;
@@ -49,7 +50,7 @@ struct ClosedLoopClient {
   std::int64_t concurrency = 0;
   std::int64_t requests = 0;
   double min_fraction = 1;
-  double jitter_ms = 0;  ///< From a completion to the send that follows.
+  double jitter_ms = 0;  ///< From a completion to the send that follows: uniform, up to this.
 };
 
 /// Stages of constant-rate arrivals, one after the other.

@@ -37,11 +37,17 @@ std::string first_outside(const std::vector<FittedRange>& ranges,
     const auto range = std::ranges::find(ranges, quantity.name, &FittedRange::quantity);
     if (range == ranges.end()) continue;
     const auto value = static_cast<double>(quantity.value);
-    if (value >= range->min && value <= range->max) continue;
+    if (value >= range->min && value <= std::max(range->max, range->claimed_max)) continue;
     return fmt::format("{} = {}, measured {:.10g} to {:.10g}", quantity.name, quantity.value, range->min,
                        range->max);
   }
   return "";
+}
+
+// Inside what the form claims, but beyond what was measured.
+bool carried_on(const std::vector<FittedRange>& ranges, std::string_view quantity, std::int64_t value) {
+  const auto range = std::ranges::find(ranges, quantity, &FittedRange::quantity);
+  return range != ranges.end() && static_cast<double>(value) > range->max;
 }
 
 std::string other_head_size(std::int64_t head_size) {
@@ -77,10 +83,11 @@ FittedTimes::Perhaps<Params> FittedTimes::fitted_if_there(const Rates& rates, st
   return std::nullopt;
 }
 
-FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
+FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates, const InServer& in_server)
     : roof_(roof_of(gpu)),
+      in_server_(in_server),
       link_bytes_per_us_(gpu.link_bytes_per_s * kSecondsPerUs),
-      data_sheet_(gpu),
+      data_sheet_(gpu, in_server),
       provenance_(rates.source),
       gemm_bf16_(fitted(rates, "gemm_bf16", gemm_bf16_parameters())),
       gemm_fp8_(fitted_if_there(rates, "gemm_fp8", gemm_fp8_parameters())),
@@ -88,7 +95,8 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
               fitted_if_there(rates, "decode_attention_fp8", decode_attention_parameters())},
       prefill_{fitted(rates, "prefill_attention_bf16", prefill_attention_parameters()),
                fitted_if_there(rates, "prefill_attention_fp8", prefill_attention_parameters())},
-      moe_{fitted_if_there(rates, "moe_bf16", moe_parameters()), fitted_if_there(rates, "moe_fp8", moe_parameters()),
+      moe_{fitted_if_there(rates, "moe_bf16", moe_parameters()),
+           fitted_if_there(rates, "moe_fp8", moe_parameters()),
            fitted_if_there(rates, "moe_bf16_ep", moe_parameters()),
            fitted_if_there(rates, "moe_fp8_ep", moe_parameters())},
       elementwise_(fitted(rates, "elementwise", elementwise_parameters())) {
@@ -97,18 +105,22 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
         fmt::format("{}: gpu: these rates are of '{}', asked for '{}'", rates.label, rates.gpu, gpu.name));
   }
   for (const CollectiveName& collective : kCollectives) {
+    std::vector<std::string> lacking;
     for (const std::int64_t num_gpus : kGpuCounts) {
       const std::string family = fmt::format("{}_{}", collective.name, num_gpus);
       if (rates.find(family) == nullptr) {
-        lacking_.push_back(family);
+        lacking.push_back(family);
         continue;
       }
       collectives_.push_back({collective.op, num_gpus, parameters_of(rates, family, collective_parameters()),
                               rates.family(family).ranges});
     }
+    if (lacking.size() == kGpuCounts.size()) lacking = {std::string(collective.name)};  // All of them.
+    lacking_.insert(lacking_.end(), lacking.begin(), lacking.end());
   }
   if (!lacking_.empty()) {
-    provenance_ += fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));
+    provenance_ +=
+        fmt::format("; not measured, estimated from the data sheet: {}", fmt::join(lacking_, ", "));
   }
 }
 
@@ -116,11 +128,15 @@ FittedTimes::FittedTimes(const GpuSpec& gpu, const Rates& rates)
 
 OperatorTime FittedTimes::gemm(const GemmShape& shape, CacheState cache) const {
   if (shape.m == 0) return {0, Confidence::kMeasured};
-  const bool extended = shape.precision == Precision::kInt4 || shape.static_scales;
   const bool fp8 = shape.precision == Precision::kFp8;
   if (fp8 && !gemm_fp8_) return data_sheet_.gemm(shape, cache);
-  const double us = fp8 ? gemm_fp8_us(shape, gemm_fp8_->params, roof_, cache)
-                        : gemm_bf16_us(shape, weight_bytes(shape.precision), gemm_bf16_.params, roof_, cache);
+  const auto& ranges = fp8 ? gemm_fp8_->ranges : gemm_bf16_.ranges;
+  const bool extended =
+      shape.precision == Precision::kInt4 || shape.static_scales || carried_on(ranges, "n", shape.n);
+  const InServer here = cache == CacheState::kCold ? in_server_ : InServer{};
+  const double us = fp8 ? gemm_fp8_us(shape, gemm_fp8_->params, roof_, cache, here.sustained_fp8)
+                        : gemm_bf16_us(shape, weight_bytes(shape.precision), gemm_bf16_.params, roof_, cache,
+                                       here.sustained_bf16);
   return timed(us, outside_range(shape), extended);
 }
 
@@ -138,8 +154,10 @@ OperatorTime FittedTimes::decode_attention(const DecodeAttentionShape& shape, Ca
   const bool uneven = shape.context_max * shape.count != shape.context_sum;
   const auto& rates = decode_[kv_index(shape.kv_precision)];
   if (!rates) return data_sheet_.decode_attention(shape, cache);
-  const auto& params = rates->params;
-  return timed(decode_attention_us(shape, params, roof_, cache), outside_range(shape), uneven);
+  const InServer here = cache == CacheState::kCold ? in_server_ : InServer{};
+  const bool fp8 = shape.kv_precision == Precision::kFp8;
+  const double slowdown = fp8 ? here.decode_attention_fp8 : here.decode_attention_bf16;
+  return timed(slowdown * decode_attention_us(shape, rates->params, roof_, cache), outside_range(shape), uneven);
 }
 
 std::string FittedTimes::outside_range(const DecodeAttentionShape& shape) const {
@@ -147,12 +165,11 @@ std::string FittedTimes::outside_range(const DecodeAttentionShape& shape) const 
   if (!head.empty()) return head;
   const auto& rates = decode_[kv_index(shape.kv_precision)];
   if (!rates) return std::string(kNotMeasured);
-  return first_outside(rates->ranges,
-                       {{"sequences", shape.count},
-                        {"context", shape.context_max},
-                        {"query heads", shape.num_heads},
-                        {"KV heads", shape.num_kv_heads},
-                        {"query heads a KV head", shape.num_heads / shape.num_kv_heads}});
+  return first_outside(rates->ranges, {{"sequences", shape.count},
+                                       {"context", shape.context_max},
+                                       {"query heads", shape.num_heads},
+                                       {"KV heads", shape.num_kv_heads},
+                                       {"query heads a KV head", shape.num_heads / shape.num_kv_heads}});
 }
 
 OperatorTime FittedTimes::prefill_attention(const PrefillAttentionShape& shape) const {
@@ -175,9 +192,9 @@ std::string FittedTimes::outside_range(const PrefillAttentionShape& shape) const
   const auto& rates = prefill_[kv_index(shape.kv_precision)];
   if (!rates) return std::string(kNotMeasured);
   return first_outside(rates->ranges, {{"sequences", shape.batch},
-                                                                       {"tokens", shape.num_tokens},
-                                                                       {"query heads", shape.num_heads},
-                                                                       {"KV heads", shape.num_kv_heads}});
+                                       {"tokens", shape.num_tokens},
+                                       {"query heads", shape.num_heads},
+                                       {"KV heads", shape.num_kv_heads}});
 }
 
 // Experts
@@ -197,12 +214,12 @@ std::string FittedTimes::outside_range(const MoeShape& shape) const {
   const auto& rates = moe_for(shape);
   if (!rates) return std::string(kNotMeasured);
   return first_outside(rates->ranges, {{"tokens", shape.num_tokens},
-                                               {"hidden size", shape.hidden_size},
-                                               {"intermediate size", shape.intermediate_size},
-                                               {"top_k", shape.top_k},
-                                               {"experts", shape.num_experts},
-                                               {"MoE TP", shape.moe_tp},
-                                               {"MoE EP", shape.moe_ep}});
+                                       {"hidden size", shape.hidden_size},
+                                       {"intermediate size", shape.intermediate_size},
+                                       {"top_k", shape.top_k},
+                                       {"experts", shape.num_experts},
+                                       {"MoE TP", shape.moe_tp},
+                                       {"MoE EP", shape.moe_ep}});
 }
 
 // Collectives

@@ -40,8 +40,8 @@ struct CollectiveRates {
 class FittedTimes final : public OperatorTimes {
  public:
   /// Throws SpecError if `rates` are another GPU's, or lack products, decode or
-  /// prefill attention in bf16 or elementwise operators.
-  FittedTimes(const GpuSpec& gpu, const Rates& rates);
+  /// prefill attention in bf16 or elementwise operators. `in_server` applies to cold operators.
+  FittedTimes(const GpuSpec& gpu, const Rates& rates, const InServer& in_server = {});
 
   [[nodiscard]] OperatorTime gemm(const GemmShape& shape, CacheState cache) const override;
   [[nodiscard]] OperatorTime decode_attention(const DecodeAttentionShape& shape,
@@ -84,6 +84,7 @@ class FittedTimes final : public OperatorTimes {
   [[nodiscard]] const CollectiveRates* collective_for(const CollectiveShape& shape) const;
 
   Roof roof_;
+  InServer in_server_;
   double link_bytes_per_us_ = 0;
   RooflineTimes data_sheet_;  // For what lacks.
   std::vector<std::string> lacking_;

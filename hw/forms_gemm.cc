@@ -43,7 +43,7 @@ constexpr std::array<ParameterSpec<GemmBf16Params>, 12> kBf16Parameters{{
      "bandwidth from L2 over nominal memory bandwidth"},
 }};
 
-constexpr std::array<ParameterSpec<GemmFp8Params>, 20> kFp8Parameters{{
+constexpr std::array<ParameterSpec<GemmFp8Params>, 21> kFp8Parameters{{
     {"launch", "us", &GemmFp8Params::launch_us, 0.5, 10, 3, "kernel start and end"},
     {"quant_launch", "us", &GemmFp8Params::quant_launch_us, 1.5, 1.5, 1.5,
      "start and end of the quantisation kernel"},
@@ -52,6 +52,8 @@ constexpr std::array<ParameterSpec<GemmFp8Params>, 20> kFp8Parameters{{
     {"k64", "ns", &GemmFp8Params::k64_ns, 0.05, 10, 0.8, "one wave's time for an element of k, m <= 64"},
     {"k128", "ns", &GemmFp8Params::k128_ns, 0.05, 10, 1.3, "the same, 65 <= m <= 128"},
     {"k256", "ns", &GemmFp8Params::k256_ns, 0.05, 10, 2.2, "the same, m > 128"},
+    {"memory17", "1", &GemmFp8Params::memory17, 1, 1.5, 1.05,
+     "time of memory with the kernel for 17 to 64 tokens, over that up to 16"},
     {"step65", "us", &GemmFp8Params::step65_us, 0.01, 5, 0.3,
      "what the kernel for m > 64 costs more to start"},
     {"step129", "us", &GemmFp8Params::step129_us, 0.01, 5, 0.8,
@@ -118,17 +120,19 @@ struct Fp8Kernel {
   Tile tile;
   double k_ns;
   double step_us;
+  double memory;  // Factor on the time of memory.
 };
 
 double fp8_kernel_us(const Problem& p, const Fp8Kernel& kernel, double memory_us, const GemmFp8Params& params,
-                     const Roof& roof) {
+                     const Roof& roof, double sustained) {
   const double waves =
       std::ceil(std::ceil(p.m / kernel.tile.rows) * std::ceil(p.n / kernel.tile.columns) / roof.num_sms);
   const double walk =
       kernel.k_ns * p.k * (1 + (waves - 1) * params.wave) / kNsPerUs + params.wave_us * (waves - 1);
   const double throttle = 1 + params.throttle * p.outputs_mega / (p.outputs_mega + params.throttle_size);
-  const double arithmetic = std::max(walk, p.flops / roof.fp8_flops_per_us) * throttle;
-  return kernel.step_us + smooth_max(memory_us, arithmetic, params.overlap);
+  const double arithmetic = std::max(std::max(walk, p.flops / roof.fp8_flops_per_us) * throttle,
+                                     p.flops / (sustained * roof.fp8_flops_per_us));
+  return kernel.step_us + smooth_max(memory_us * kernel.memory, arithmetic, params.overlap);
 }
 
 }  // namespace
@@ -149,7 +153,7 @@ double gemm_floor_us(const GemmShape& shape, double weight_bytes, const Roof& ro
 }
 
 double gemm_bf16_us(const GemmShape& shape, double weight_bytes, const GemmBf16Params& params,
-                    const Roof& roof, CacheState cache) {
+                    const Roof& roof, CacheState cache, double sustained) {
   const Problem p = problem_of(shape, weight_bytes);
   const double activations = 2 * (p.m * p.k + p.m * p.n);
   const double memory =
@@ -160,24 +164,27 @@ double gemm_bf16_us(const GemmShape& shape, double weight_bytes, const GemmBf16P
     for (const double split : kSplits) fastest = std::min(fastest, tiled_us(p, tile, split, params, roof));
   }
   const double throttle = 1 + params.throttle * p.outputs_mega / (p.outputs_mega + params.throttle_outputs);
-  const double arithmetic = std::max(fastest, p.flops / roof.bf16_flops_per_us) * throttle +
-                            params.staging * activations / roof.bytes_per_us;
+  const double tiled = std::max(fastest, p.flops / roof.bf16_flops_per_us) * throttle +
+                       params.staging * activations / roof.bytes_per_us;
+  const double arithmetic = std::max(tiled, p.flops / (sustained * roof.bf16_flops_per_us));
   const double us = params.launch_us + smooth_max(memory, arithmetic, params.overlap);
   return std::max(us, gemm_floor_us(shape, weight_bytes, roof, cache));
 }
 
-double gemm_fp8_us(const GemmShape& shape, const GemmFp8Params& params, const Roof& roof, CacheState cache) {
+double gemm_fp8_us(const GemmShape& shape, const GemmFp8Params& params, const Roof& roof, CacheState cache,
+                   double sustained) {
   const Problem p = problem_of(shape, 1);
   const double bytes = p.weight_bytes + p.m * p.k + 2 * p.m * p.n;
   const double memory =
       bytes * us_per_byte(p.weight_bytes, params.bandwidth, params.l2_bytes, params.l2_gain, roof, cache);
 
   const std::array kernels{
-      Fp8Kernel{{64, params.tile_n64}, params.k64_ns, 0},
-      Fp8Kernel{{params.tile_m128, params.tile_n128}, params.k128_ns, params.step65_us},
-      Fp8Kernel{{128, params.tile_n128}, params.k256_ns, params.step65_us + params.step129_us},
+      Fp8Kernel{{64, params.tile_n64}, params.k64_ns, 0, 1},
+      Fp8Kernel{{64, params.tile_n64}, params.k64_ns, 0, params.memory17},
+      Fp8Kernel{{params.tile_m128, params.tile_n128}, params.k128_ns, params.step65_us, 1},
+      Fp8Kernel{{128, params.tile_n128}, params.k256_ns, params.step65_us + params.step129_us, 1},
   };
-  constexpr std::array kUpTo{64.0, 128.0};
+  constexpr std::array kUpTo{16.0, 64.0, 128.0};
   // A shape past a kernel's last m takes at least what that kernel takes there:
   // the dispatch on m must not make more tokens cheaper.
   double us = 0;
@@ -188,7 +195,7 @@ double gemm_fp8_us(const GemmShape& shape, const GemmFp8Params& params, const Ro
       part = problem_of({.m = static_cast<std::int64_t>(kUpTo[i]), .n = shape.n, .k = shape.k}, 1);
     }
     const double part_memory = memory * (part.weight_bytes + part.m * part.k + 2 * part.m * part.n) / bytes;
-    us = std::max(us, fp8_kernel_us(part, kernels[i], part_memory, params, roof));
+    us = std::max(us, fp8_kernel_us(part, kernels[i], part_memory, params, roof, sustained));
     if (last) break;
   }
   us += params.launch_us;

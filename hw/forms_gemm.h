@@ -10,7 +10,7 @@
 //
 // FP8 kernels in vLLM are chosen by m alone, do not split k, and need their
 // activations quantised first, by a kernel of its own ("dynamic scales"). So
-// their time steps up at m = 65 and 129, and for small weights it is a serial
+// their time steps up at m = 17, 65 and 129, and for small weights it is a serial
 // walk along k, not a matter of bandwidth.
 //
 // Units   microseconds, bytes, FLOP (hw/roof.h).
@@ -49,6 +49,7 @@ struct GemmFp8Params {
   double k64_ns = 0;
   double k128_ns = 0;
   double k256_ns = 0;
+  double memory17 = 0;
   double step65_us = 0;
   double step129_us = 0;
   double wave = 0;
@@ -71,12 +72,12 @@ struct GemmFp8Params {
 /// Microseconds of a bf16 product. `weight_bytes` is the size of one weight: 2,
 /// or less where weights are stored smaller and widened on the way (INT4).
 [[nodiscard]] double gemm_bf16_us(const GemmShape& shape, double weight_bytes, const GemmBf16Params& params,
-                                  const Roof& roof, CacheState cache);
+                                  const Roof& roof, CacheState cache, double sustained = 1);
 
 /// Microseconds of an fp8 product with the quantisation of its activations;
-/// without it if `shape.static_scales`.
+/// without it if `shape.static_scales`. `sustained` is the share of the peak that lasts (InServer), as above.
 [[nodiscard]] double gemm_fp8_us(const GemmShape& shape, const GemmFp8Params& params, const Roof& roof,
-                                 CacheState cache);
+                                 CacheState cache, double sustained = 1);
 
 /// What no GPU can undercut.
 [[nodiscard]] double gemm_floor_us(const GemmShape& shape, double weight_bytes, const Roof& roof,

@@ -18,7 +18,7 @@ constexpr std::array<ParameterSpec<T>, 6> kParameters{{
     {"hidden_copies", "1", &T::hidden_copies, 2, 14, 4,
      "residual, normed input, output and what compiled pieces pin"},
     {"intermediate_copies", "1", &T::intermediate_copies, 2, 4, 3, "gate, up and their product"},
-    {"sampler_bytes_per_logit", "byte", &T::sampler_bytes_per_logit, 6, 26, 10, "of the trial sampler run"},
+    {"sampler_bytes_per_logit", "byte", &T::sampler_bytes_per_logit, 6, 64, 50, "of the trial sampler run"},
     {"context", "GiB", &T::context_bytes, 0.05, 0.6, 0.2, "CUDA context, kernel code, workspaces"},
     {"peers", "GiB", &T::peers_bytes, 0.1, 2, 0.4, "NCCL and all-reduce buffers of a rank with peers"},
     {"graph_layer", "MiB", &T::graph_layer_bytes, 0.02, 0.6, 0.17, "one layer in one CUDA graph"},

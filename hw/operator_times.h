@@ -21,6 +21,20 @@ enum class Precision : std::uint8_t { kBf16, kFp8, kInt4 };
 /// operator benchmark, cold as in a server, where other layers passed between.
 enum class CacheState : std::uint8_t { kCold, kWarm };
 
+/// What separates a cold operator in a server from one in a benchmark, beside where
+/// its data is. One set for all models and GPUs (hw/server_costs.h).
+struct InServer {
+  /// Shares of the nominal peak that the power limit lets large matrix products
+  /// reach. Real operands toggle more bits than a benchmark's constant or empty ones,
+  /// so the GPU holds them at a lower clock.
+  double sustained_bf16 = 1;
+  double sustained_fp8 = 1;
+  /// Time of decode attention over that of even contexts in consecutive blocks, by
+  /// the KV cache's type.
+  double decode_attention_bf16 = 1;
+  double decode_attention_fp8 = 1;
+};
+
 /// Y[m, n] = X[m, k] W[k, n].
 struct GemmShape {
   Precision precision = Precision::kBf16;  ///< kInt4: weights of 4 bits, dequantised, bf16 arithmetic.

@@ -71,8 +71,11 @@ void write_rates(std::ostream& out, const Rates& rates) {
           rate.name, rate.value, rate.unit, rate.lower, rate.upper, rate.standard_error, rate.source);
     }
     for (const FittedRange& range : family.ranges) {
-      out << fmt::format("  range {{ quantity: \"{}\" min: {:.10g} max: {:.10g} }}\n", range.quantity,
-                         range.min, range.max);
+      const std::string claim = range.claimed_max == 0 ? ""
+                                                       : fmt::format(" claimed_max: {:.10g} because: \"{}\"",
+                                                                     range.claimed_max, range.because);
+      out << fmt::format("  range {{ quantity: \"{}\" min: {:.10g} max: {:.10g}{} }}\n", range.quantity,
+                         range.min, range.max, claim);
     }
     std::size_t next = 0;
     for (std::size_t row = 1; next < family.correlations.size(); ++row) {

@@ -33,6 +33,8 @@ struct FittedRange {
   std::string quantity;
   double min = 0;
   double max = 0;
+  double claimed_max = 0;  ///< Beyond max the form is carried on, up to here; 0: it is not.
+  std::string because;     ///< Why it may be.
 };
 
 struct FamilyRates {

@@ -72,7 +72,12 @@ FamilyRates read_family(const pb::Family& from, const std::string& label) {
       throw SpecError(fmt::format("{}, range '{}': {} to {} is no interval", where, range.quantity(),
                                   range.min(), range.max()));
     }
-    family.ranges.push_back({range.quantity(), range.min(), range.max()});
+    const bool claims = range.claimed_max() != 0;
+    if (claims && (!(range.claimed_max() > range.max()) || !std::isfinite(range.claimed_max()) || range.because().empty())) {
+      throw SpecError(fmt::format("{}, range '{}': claims up to {}, which must be beyond {} and have a reason", where,
+                                  range.quantity(), range.claimed_max(), range.max()));
+    }
+    family.ranges.push_back({range.quantity(), range.min(), range.max(), range.claimed_max(), range.because()});
   }
   const std::size_t n = family.rates.size();
   const std::size_t below_diagonal = n == 0 ? 0 : n * (n - 1) / 2;

@@ -155,8 +155,12 @@ struct OutsideVisitor {
       std::string outside = times.outside_range(decode_shape(attention.pair.decode, step.decodes));
       if (!outside.empty()) return outside;
     }
+    // A short chunk reads its context once, as one decode does, and has as many query rows as several: both
+    // are measured, so its range is that of one decode over its context.
     return first_chunk(false, [&](const Chunk& chunk) {
-      return times.outside_range(short_chunk_shape(attention.pair.decode, chunk));
+      const std::int64_t context = chunk.num_computed_tokens + chunk.num_tokens;
+      return times.outside_range(
+          decode_shape(attention.pair.decode, {.count = 1, .context_sum = context, .context_max = context}));
     });
   }
   std::string operator()(const PrefillAttentionOperator& attention) const {
@@ -199,7 +203,9 @@ std::vector<Extrapolation> RooflineStep::extrapolations(const StepShape& step) c
     std::string outside = std::visit(visitor, op.form);
     if (outside.empty()) continue;
     // "m = 131072, measured 1 to 32768": the quantity goes to the operator, so that another one is told too.
-    const std::string what = op.name + ": " + outside.substr(0, outside.find(" = "));
+    // A family that nobody measured has no quantity.
+    const std::size_t quantity = outside.find(" = ");
+    const std::string what = quantity == std::string::npos ? op.name : op.name + ": " + outside.substr(0, quantity);
     const bool known = std::ranges::any_of(found, [&](const Extrapolation& old) { return old.what == what; });
     if (!known) found.push_back({what, std::move(outside)});
   }
@@ -208,20 +214,22 @@ std::vector<Extrapolation> RooflineStep::extrapolations(const StepShape& step) c
 
 // Makers
 
-std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu, const std::string& rates_file) {
-  if (!rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(rates_file));
-  if (!gpu.rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(gpu.rates_file));
+std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu, const std::string& rates_file,
+                                                     const InServer& in_server) {
+  if (!rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(rates_file), in_server);
+  if (!gpu.rates_file.empty()) return std::make_unique<FittedTimes>(gpu, load_rates(gpu.rates_file), in_server);
   const std::vector<std::string>& bundled = rates_names();
   if (std::ranges::find(bundled, gpu.name) != bundled.end()) {
-    return std::make_unique<FittedTimes>(gpu, load_rates(gpu.name));
+    return std::make_unique<FittedTimes>(gpu, load_rates(gpu.name), in_server);
   }
-  return std::make_unique<RooflineTimes>(gpu);
+  return std::make_unique<RooflineTimes>(gpu, in_server);
 }
 
 std::unique_ptr<RooflineStep> make_roofline_step(const Deployment& deployment,
                                                  const std::string& rates_file) {
-  return std::make_unique<RooflineStep>(deployment, choose_operator_times(deployment.gpu, rates_file),
-                                        load_server_costs());
+  const ServerCosts costs = load_server_costs();
+  return std::make_unique<RooflineStep>(
+      deployment, choose_operator_times(deployment.gpu, rates_file, costs.in_server()), costs);
 }
 
 std::unique_ptr<StepTimeModel> make_step_time_model(const Deployment& deployment,

@@ -69,8 +69,8 @@ class RooflineStep final : public StepTimeModel {
 
 /// Fitted rates from `rates_file`, else the GPU's bundled rates, else roofline
 /// shares. Throws SpecError for a file that is wrong or another GPU's.
-[[nodiscard]] std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu,
-                                                                   const std::string& rates_file);
+[[nodiscard]] std::unique_ptr<OperatorTimes> choose_operator_times(const GpuSpec& gpu, const std::string& rates_file,
+                                                                   const InServer& in_server = {});
 
 /// make_step_time_model() (hw/deployment.h) as what it is.
 [[nodiscard]] std::unique_ptr<RooflineStep> make_roofline_step(const Deployment& deployment,

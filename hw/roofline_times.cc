@@ -111,9 +111,10 @@ double experts_touched(double assignments, std::int64_t experts, double skew) {
 
 }  // namespace
 
-RooflineTimes::RooflineTimes(const GpuSpec& gpu) : gpu_(gpu), shares_(gpu.nvlink ? kHbm : kGddr) {}
+RooflineTimes::RooflineTimes(const GpuSpec& gpu, const InServer& in_server)
+    : gpu_(gpu), in_server_(in_server), shares_(gpu.nvlink ? kHbm : kGddr) {}
 
-OperatorTime RooflineTimes::gemm(const GemmShape& shape, CacheState) const {
+OperatorTime RooflineTimes::gemm(const GemmShape& shape, CacheState cache) const {
   if (shape.m == 0) return estimated(0);
   const OperatorCost cost = gemm_cost(shape);
   const bool fp8 = shape.precision == Precision::kFp8;
@@ -121,15 +122,20 @@ OperatorTime RooflineTimes::gemm(const GemmShape& shape, CacheState) const {
   const double memory = cost.bytes / (gpu_.bandwidth_bytes_per_s * share_at(shares_.gemm_bandwidth, weights));
   const double peak = fp8 ? gpu_.fp8_flops_per_s : gpu_.bf16_flops_per_s;
   const double share = share_at(fp8 ? shares_.fp8_arithmetic : shares_.bf16_arithmetic, as_double(shape.m));
-  return estimated(shares_.gemm_launch_s + smooth_max(memory, cost.flops / (peak * share), kOverlap));
+  const InServer here = cache == CacheState::kCold ? in_server_ : InServer{};
+  const double lasting = std::min(share, fp8 ? here.sustained_fp8 : here.sustained_bf16);
+  return estimated(shares_.gemm_launch_s + smooth_max(memory, cost.flops / (peak * lasting), kOverlap));
 }
 
-OperatorTime RooflineTimes::decode_attention(const DecodeAttentionShape& shape, CacheState) const {
+OperatorTime RooflineTimes::decode_attention(const DecodeAttentionShape& shape, CacheState cache) const {
   if (shape.count == 0) return estimated(0);
   const OperatorCost cost = decode_attention_cost(shape);
   const double memory =
       cost.bytes / (gpu_.bandwidth_bytes_per_s * share_at(shares_.decode_bandwidth, cost.bytes));
-  return estimated(shares_.attention_launch_s + std::max(memory, cost.flops / gpu_.bf16_flops_per_s));
+  const InServer here = cache == CacheState::kCold ? in_server_ : InServer{};
+  const bool fp8 = shape.kv_precision == Precision::kFp8;
+  const double slowdown = fp8 ? here.decode_attention_fp8 : here.decode_attention_bf16;
+  return estimated(shares_.attention_launch_s + slowdown * std::max(memory, cost.flops / gpu_.bf16_flops_per_s));
 }
 
 OperatorTime RooflineTimes::prefill_attention(const PrefillAttentionShape& shape) const {

@@ -28,7 +28,7 @@ struct ShareTable;
 
 class RooflineTimes final : public OperatorTimes {
  public:
-  explicit RooflineTimes(const GpuSpec& gpu);
+  explicit RooflineTimes(const GpuSpec& gpu, const InServer& in_server = {});
 
   [[nodiscard]] OperatorTime gemm(const GemmShape& shape, CacheState cache) const override;
   [[nodiscard]] OperatorTime decode_attention(const DecodeAttentionShape& shape,
@@ -49,6 +49,7 @@ class RooflineTimes final : public OperatorTimes {
 
  private:
   GpuSpec gpu_;
+  InServer in_server_;
   const ShareTable& shares_;
 };
 

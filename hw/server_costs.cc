@@ -16,13 +16,19 @@ namespace kneepoint::hw {
 namespace {
 
 using C = ServerCosts;
-constexpr std::array<ParameterSpec<C>, 11> kParameters{{
+constexpr std::array<ParameterSpec<C>, 15> kParameters{{
     {"device_step", "us", &C::device_step_s, 0, 2000, 250, "starting a step and taking its tokens out"},
     {"device_sequence", "us", &C::device_sequence_s, 0, 50, 8, "a sequence's sampling and block table"},
     {"device_layer", "us", &C::device_layer_s, 0, 20, 2, "gaps between a layer's kernels"},
     {"unrecorded_step", "us", &C::unrecorded_step_s, 0, 5000, 800, "a step that no full CUDA graph covers"},
     {"mixed_attention", "1", &C::mixed_attention, 1, 3, 1,
      "decode attention beside a prefill, over it alone"},
+    {"sustained_bf16", "1", &C::sustained_bf16, 0.5, 1, 0.7,
+     "share of the bf16 peak that the power limit lets large products of real operands reach"},
+    {"sustained_fp8", "1", &C::sustained_fp8, 0.4, 1, 0.57, "the same of the fp8 peak"},
+    {"decode_attention_bf16", "1", &C::decode_attention_bf16, 1, 1.5, 1.08,
+     "decode attention over bf16 KV, over the same of even contexts"},
+    {"decode_attention_fp8", "1", &C::decode_attention_fp8, 1, 1.5, 1.3, "the same over fp8 KV"},
     {"host_step", "us", &C::host_step_s, 0, 5000, 1100, "scheduling a step and preparing its inputs"},
     {"host_sequence", "us", &C::host_sequence_s, 0, 200, 35, "the same for a sequence, and its output"},
     {"host_kernel", "us", &C::host_kernel_s, 0, 20, 4, "launching a kernel outside a CUDA graph"},

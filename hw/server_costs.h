@@ -19,6 +19,7 @@
 
 #include <span>
 
+#include "hw/operator_times.h"
 #include "hw/parameter.h"
 
 namespace kneepoint::hw {
@@ -29,12 +30,20 @@ struct ServerCosts {
   double device_layer_s = 0;
   double unrecorded_step_s = 0;  ///< More on a step without a full CUDA graph.
   double mixed_attention = 1;    ///< Decode attention beside a prefill, over decode attention alone.
+  double sustained_bf16 = 1;  ///< Of InServer (hw/operator_times.h), as the next three.
+  double sustained_fp8 = 1;
+  double decode_attention_bf16 = 1;
+  double decode_attention_fp8 = 1;
   double host_step_s = 0;
   double host_sequence_s = 0;
   double host_kernel_s = 0;  ///< Launching one kernel outside a graph.
   double arrival_s = 0;
   double output_s = 0;
   double output_per_request_s = 0;
+
+  [[nodiscard]] InServer in_server() const {
+    return {sustained_bf16, sustained_fp8, decode_attention_bf16, decode_attention_fp8};
+  }
 };
 
 [[nodiscard]] std::span<const ParameterSpec<ServerCosts>> server_cost_parameters();

@@ -37,14 +37,16 @@ std::string family_of(const Operator& op) {
     return typed("moe", moe->shape.precision) + (moe->shape.moe_ep > 1 ? "_ep" : "");
   if (const auto* collective = std::get_if<CollectiveOperator>(&op.form)) {
     constexpr std::array kNames{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"};
-    return fmt::format("{}_{}", kNames[static_cast<std::size_t>(collective->shape.op)], collective->shape.num_gpus);
+    return fmt::format("{}_{}", kNames[static_cast<std::size_t>(collective->shape.op)],
+                       collective->shape.num_gpus);
   }
   return "elementwise";
 }
 
 bool has_rates(const Deployment& deployment, const std::string& rates_file) {
   const std::vector<std::string>& bundled = rates_names();
-  return !rates_file.empty() || std::find(bundled.begin(), bundled.end(), deployment.gpu.name) != bundled.end();
+  return !rates_file.empty() ||
+         std::find(bundled.begin(), bundled.end(), deployment.gpu.name) != bundled.end();
 }
 
 // Sum of 12 uniforms less 6: normal enough for a variance, and the same everywhere.
@@ -110,7 +112,8 @@ double rates_sd(const Deployment& deployment, const Rates& fitted, const StepSha
   boost::random::mt19937_64 random(1);
   std::vector<double> seconds;
   for (int i = 0; i < kDraws; ++i) {
-    const RooflineStep model(deployment, std::make_unique<FittedTimes>(deployment.gpu, draw_rates(fitted, random)),
+    const RooflineStep model(deployment,
+                             std::make_unique<FittedTimes>(deployment.gpu, draw_rates(fitted, random)),
                              load_server_costs());
     seconds.push_back(model.device_seconds(shape));
   }
@@ -119,11 +122,13 @@ double rates_sd(const Deployment& deployment, const Rates& fitted, const StepSha
 
 }  // namespace
 
-StepTimeSd roofline_step_sd(const Deployment& deployment, const std::string& rates_file, const ExplainedStep& step) {
+StepTimeSd roofline_step_sd(const Deployment& deployment, const std::string& rates_file,
+                            const ExplainedStep& step) {
   OwnedStepShape owned;
   fill_step_shape(deployment, step, owned);
   if (!has_rates(deployment, rates_file)) {
-    return {kEstimatedError, "estimated: no rates were fitted on this GPU, shares are carried over from others"};
+    return {kEstimatedError,
+            "estimated: no rates were fitted on this GPU, shares are carried over from others"};
   }
   const Rates rates = load_rates(rates_file.empty() ? deployment.gpu.name : rates_file);
   const std::unique_ptr<RooflineStep> model = make_roofline_step(deployment, rates_file);
@@ -132,8 +137,10 @@ StepTimeSd roofline_step_sd(const Deployment& deployment, const std::string& rat
   const auto [first, last] = vertices(model->graph());
   for (auto vertex = first; vertex != last; ++vertex) {
     const Operator& op = model->graph()[*vertex];
-    const double seconds = static_cast<double>(op.stage_count) *
-                           time_of(op, owned.shape, model->operator_times(), deployment.gpu, model->costs().mixed_attention).seconds;
+    const double seconds =
+        static_cast<double>(op.stage_count) *
+        time_of(op, owned.shape, model->operator_times(), deployment.gpu, model->costs().mixed_attention)
+            .seconds;
     share[family_of(op)] += seconds / device;
   }
   double misfit = 0;
@@ -141,7 +148,8 @@ StepTimeSd roofline_step_sd(const Deployment& deployment, const std::string& rat
   double most = 0;
   for (const auto& [name, part] : share) {
     const FamilyRates* family = rates.find(name);
-    const double error = part * (family != nullptr ? family->median_error / kMedianOfNormal : kEstimatedError);
+    const double error =
+        part * (family != nullptr ? family->median_error / kMedianOfNormal : kEstimatedError);
     misfit += error * error;
     if (error > most) {
       most = error;
@@ -150,7 +158,8 @@ StepTimeSd roofline_step_sd(const Deployment& deployment, const std::string& rat
   }
   const double drawn = rates_sd(deployment, rates, owned.shape);
   return {std::sqrt(misfit + drawn * drawn),
-          fmt::format("rates of {}: standard errors {:.2f} %, misfit of the forms {:.2f} % (most by {}); what the server adds "
+          fmt::format("rates of {}: standard errors {:.2f} %, misfit of the forms {:.2f} % (most by {}); "
+                      "what the server adds "
                       "carries no error yet",
                       rates.gpu, 100 * drawn, 100 * std::sqrt(misfit), largest)};
 }
@@ -169,7 +178,9 @@ void add_sequence_terms(const MeasuredServer& server, double count, std::vector<
   double count_before = 0;
   const SequencePoint* before = nullptr;
   const auto add = [&](const SequencePoint* point, double factor) {
-    if (point != nullptr) terms.push_back({fmt::format("sequences up to {}", point->count), factor, point->time_s.standard_error});
+    if (point != nullptr)
+      terms.push_back(
+          {fmt::format("sequences up to {}", point->count), factor, point->time_s.standard_error});
   };
   for (const SequencePoint& point : server.sequences) {
     const auto here = static_cast<double>(point.count);

@@ -34,7 +34,8 @@ const LoadPoint* nearest_point(const std::vector<LoadPoint>& points, double load
 StepTimeError step_time_error(const KneeQuestion& question, const LoadPoint* typical) {
   StepTimeError error;
   error.drift = question.step_time_sd.value_or(0);
-  error.drift_source = question.step_time_sd ? "--step-time-sd" : "not known for this GPU; give --step-time-sd";
+  error.drift_source =
+      question.step_time_sd ? "--step-time-sd" : "not known for this GPU; give --step-time-sd";
   error.model_source = "step times are given";
   if (question.make_times || typical == nullptr) {
     return error;
@@ -43,11 +44,13 @@ StepTimeError step_time_error(const KneeQuestion& question, const LoadPoint* typ
   if (!question.config.server_file.empty()) {
     const hw::MeasuredServer server = hw::load_server(question.config.server_file);
     const double context = mean_context(question.config, *typical);
-    const double prompt = typical->prompts_a_step > 0 ? typical->prompt_tokens_a_step / typical->prompts_a_step : 0;
-    model = hw::measured_step_sd(server, {.prefill_tokens = typical->prompt_tokens_a_step,
-                                          .attention_pairs = typical->prompts_a_step * prompt * (prompt + 1) / 2,
-                                          .sequences = typical->decodes_a_step,
-                                          .context_sum = typical->decodes_a_step * context});
+    const double prompt =
+        typical->prompts_a_step > 0 ? typical->prompt_tokens_a_step / typical->prompts_a_step : 0;
+    model =
+        hw::measured_step_sd(server, {.prefill_tokens = typical->prompt_tokens_a_step,
+                                      .attention_pairs = typical->prompts_a_step * prompt * (prompt + 1) / 2,
+                                      .sequences = typical->decodes_a_step,
+                                      .context_sum = typical->decodes_a_step * context});
     if (!question.step_time_sd) {
       error.drift = server.speed_sd_per_run;
       error.drift_source = "residuals of the fit, mean over a run";
@@ -67,30 +70,38 @@ void explain(const KneeQuestion& question, const KneeResult& result, Knee& knee)
   switch (knee.status) {
     case KneeStatus::kFound: {
       knee.explanation = fmt::format("{:.4g} {} of {} seeds", knee.load, unit, knee.by_seed.size());
-      if (knee.kind == KneeKind::kElbow) knee.explanation += ", by the shape of the curve over the loads swept";
+      if (knee.kind == KneeKind::kElbow)
+        knee.explanation += ", by the shape of the curve over the loads swept";
       return;
     }
     case KneeStatus::kAboveRange:
-      knee.explanation = knee.kind == KneeKind::kSaturation
-                             ? fmt::format("never saturates up to {:.4g} {}", end, unit)
-                             : fmt::format("the SLO is met up to {:.4g} {}, the highest load tried", end, unit);
+      knee.explanation =
+          knee.kind == KneeKind::kSaturation
+              ? fmt::format("never saturates up to {:.4g} {}", end, unit)
+              : fmt::format("the SLO is met up to {:.4g} {}, the highest load tried", end, unit);
       return;
     case KneeStatus::kBelowRange:
       knee.explanation =
           knee.kind == KneeKind::kSaturation
-              ? fmt::format("overloaded from the start: at {:.4g} {}, the lowest load tried, the queue grows already", end, unit)
-              : fmt::format("no load meets the SLO: at {:.4g} {}, the lowest load tried, it is missed already", end, unit);
+              ? fmt::format(
+                    "overloaded from the start: at {:.4g} {}, the lowest load tried, the queue grows already",
+                    end, unit)
+              : fmt::format(
+                    "no load meets the SLO: at {:.4g} {}, the lowest load tried, it is missed already", end,
+                    unit);
       return;
     case KneeStatus::kNone:
-      knee.explanation = knee.kind == KneeKind::kElbow ? "the curve has no elbow within the loads swept" : "not found";
+      knee.explanation =
+          knee.kind == KneeKind::kElbow ? "the curve has no elbow within the loads swept" : "not found";
       return;
   }
   static_cast<void>(question);
 }
 
 // A knee with a change, by the seeds it shares with the knee without.
-WhatIf follow(const KneeQuestion& question, const Change& change, const SearchResult& found, const KneeResult& result,
-              const Knee& headline, const std::function<void()>& on_run, std::int64_t& runs, std::int64_t& requests) {
+WhatIf follow(const KneeQuestion& question, const Change& change, const SearchResult& found,
+              const KneeResult& result, const Knee& headline, const std::function<void()>& on_run,
+              std::int64_t& runs, std::int64_t& requests) {
   const auto paired = std::find_if(found.first_knees.begin(), found.first_knees.end(),
                                    [&](const Knee& knee) { return knee.kind == headline.kind; });
   // A seed that found nothing leaves no gap in by_seed, so who is who is known of all seeds or of none.
@@ -100,7 +111,8 @@ WhatIf follow(const KneeQuestion& question, const Change& change, const SearchRe
   KneeLab lab({.config = change.config,
                .axis = question.axis,
                .workload = change.workload != nullptr ? *change.workload : *question.workload,
-               .make_times = question.make_times ? question.make_times : [&change] { return make_step_times(change.config); },
+               .make_times = question.make_times ? question.make_times
+                                                 : [&change] { return make_step_times(change.config); },
                .first_seed = question.config.seed,
                .seeds = before.size(),
                .threads = question.threads,
@@ -108,11 +120,15 @@ WhatIf follow(const KneeQuestion& question, const Change& change, const SearchRe
                .on_run = on_run});
   SearchOptions options = question.search;
   const Knee* saturation = result.find(KneeKind::kSaturation);
-  const bool same = saturation != nullptr && saturation->found() && headline.load > kSameAsSaturation * saturation->load;
+  const bool same =
+      saturation != nullptr && saturation->found() && headline.load > kSameAsSaturation * saturation->load;
   WhatIf answer;
   answer.change = change.name;
-  answer.kind = headline.kind == KneeKind::kSlo && same && question.axis == LoadAxis::kRate ? KneeKind::kSaturation : headline.kind;
-  const std::vector<SeedKnee> knees = follow_knee(lab, options, answer.kind, before, found.requests_a_run, found.warm_up_at_knees);
+  answer.kind = headline.kind == KneeKind::kSlo && same && question.axis == LoadAxis::kRate
+                    ? KneeKind::kSaturation
+                    : headline.kind;
+  const std::vector<SeedKnee> knees =
+      follow_knee(lab, options, answer.kind, before, found.requests_a_run, found.warm_up_at_knees);
   std::vector<double> factors;
   answer.status = KneeStatus::kFound;
   for (std::size_t seed = 0; seed < knees.size(); ++seed) {
@@ -161,7 +177,8 @@ ServersNeeded traffic_of(const std::vector<traces::TraceRecord>& trace) {
   std::size_t first = 0;
   std::size_t most = 0;
   for (std::size_t last = 0; last < trace.size(); ++last) {
-    while (static_cast<double>((trace[last].arrival - trace[first].arrival).count()) / 1e9 > traffic.peak_window_s) {
+    while (static_cast<double>((trace[last].arrival - trace[first].arrival).count()) / 1e9 >
+           traffic.peak_window_s) {
       ++first;
     }
     most = std::max(most, last - first + 1);
@@ -174,7 +191,8 @@ KneeResult find_knees(const KneeQuestion& question, const std::function<void()>&
   KneeLab lab({.config = question.config,
                .axis = question.axis,
                .workload = *question.workload,
-               .make_times = question.make_times ? question.make_times : [&question] { return make_step_times(question.config); },
+               .make_times = question.make_times ? question.make_times
+                                                 : [&question] { return make_step_times(question.config); },
                .first_seed = question.config.seed,
                .seeds = question.seeds,
                .threads = question.threads,
@@ -194,17 +212,19 @@ KneeResult find_knees(const KneeQuestion& question, const std::function<void()>&
   result.provenance.push_back(lab.time_provenance());
 
   const Knee* headline = result.headline();
-  result.step_time_error =
-      step_time_error(question, headline != nullptr ? nearest_point(result.points, headline->load) : &result.points.front());
+  result.step_time_error = step_time_error(
+      question, headline != nullptr ? nearest_point(result.points, headline->load) : &result.points.front());
   for (Knee& knee : result.knees) {
     if (knee.found()) {
-      knee.step_time_half_width = kNormal95 * result.step_time_error.total() * knee.step_time_sensitivity * knee.load;
+      knee.step_time_half_width =
+          kNormal95 * result.step_time_error.total() * knee.step_time_sensitivity * knee.load;
     }
     explain(question, result, knee);
   }
   if (headline != nullptr) {
     for (const Change& change : question.changes) {
-      result.what_ifs.push_back(follow(question, change, found, result, *headline, on_run, result.runs, result.simulated_requests));
+      result.what_ifs.push_back(
+          follow(question, change, found, result, *headline, on_run, result.runs, result.simulated_requests));
     }
   }
   result.bindings = find_bindings(question, result);

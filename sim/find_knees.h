@@ -17,10 +17,10 @@ namespace kneepoint::sim {
 
 /// Something to change, to see where the knee goes.
 struct Change {
-  std::string name;                   ///< "2x KV blocks (57,225)".
+  std::string name;  ///< "2x KV blocks (57,225)".
   RunConfig config;
   const KneeWorkload* workload = nullptr;  ///< Null: the same. Must outlive the search.
-  bool smooths_arrivals = false;      ///< Bursts bind if the knee moves far by this.
+  bool smooths_arrivals = false;           ///< Bursts bind if the knee moves far by this.
 };
 
 struct KneeQuestion {
@@ -29,11 +29,11 @@ struct KneeQuestion {
   const KneeWorkload* workload = nullptr;  ///< Must outlive the search.
   SearchOptions search;
   std::size_t seeds = 5;
-  int threads = 0;                         ///< 0: all cores.
-  std::optional<double> step_time_sd;      ///< Nothing: from the measured server's fit, else 0.
+  int threads = 0;                     ///< 0: all cores.
+  std::optional<double> step_time_sd;  ///< Nothing: from the measured server's fit, else 0.
   std::vector<Change> changes;
-  KneeLab::MakeTimes make_times;           ///< Empty: as `config` says.
-  std::optional<ServersNeeded> traffic;    ///< Rates of the trace itself; the numbers are filled in.
+  KneeLab::MakeTimes make_times;         ///< Empty: as `config` says.
+  std::optional<ServersNeeded> traffic;  ///< Rates of the trace itself; the numbers are filled in.
 };
 
 /// Deterministic; the same on any number of threads. `on_run` is called after each simulation, by several

@@ -61,17 +61,17 @@ struct LatencyEstimates {
 /// engine::AdmissionStop's names, and "next_step".
 struct WaitShare {
   std::string cause;
-  double share = 0;       ///< Of all waiting; they sum to 1.
+  double share = 0;  ///< Of all waiting; they sum to 1.
   double ms_a_request = 0;
 };
 
 /// Whether the server keeps up with a load (sim/saturation.h).
 struct KeepsUp {
   bool keeps_up = true;
-  int runs_with_trend = 0;       ///< Of LoadPoint::runs, each tested alone.
-  double trend_t = 0;            ///< The drift's t, all runs together; above its critical value the queue grows.
-                                 ///< Closed loop: share of the requests in flight that wait.
-  double throughput_share = 1;   ///< Completions over arrivals.
+  int runs_with_trend = 0;  ///< Of LoadPoint::runs, each tested alone.
+  double trend_t = 0;       ///< The drift's t, all runs together; above its critical value the queue grows.
+                            ///< Closed loop: share of the requests in flight that wait.
+  double throughput_share = 1;  ///< Completions over arrivals.
 };
 
 /// All runs at one load.
@@ -82,24 +82,24 @@ struct LoadPoint {
   std::int64_t warm_up_requests = 0;  ///< Cut from each run, by MSER.
   int stopped_early = 0;              ///< Runs ended when the backlog had made the SLO unreachable.
   KeepsUp keeps_up;
-  bool beyond_saturation = false;     ///< Its latencies grow with the length of the run: no more than a band.
-  bool meets_slo = false;             ///< On the mean over the seeds; false without an SLO.
+  bool beyond_saturation = false;  ///< Its latencies grow with the length of the run: no more than a band.
+  bool meets_slo = false;          ///< On the mean over the seeds; false without an SLO.
 
   LatencyEstimates ttft, tpot, e2el;
-  Estimate requests_per_s;       ///< Completed.
+  Estimate requests_per_s;  ///< Completed.
   Estimate output_tokens_per_s;
   std::optional<Estimate> good_share;  ///< Requests within the limits of --goodput; nothing without.
-  double failed_share = 0;       ///< Refused or timed out.
+  double failed_share = 0;             ///< Refused or timed out.
 
-  double mean_running = 0;       ///< Requests, over time.
+  double mean_running = 0;  ///< Requests, over time.
   double mean_waiting = 0;
-  double peak_waiting = 0;       ///< Mean over the runs of their peaks.
-  double mean_kv_usage = 0;      ///< Share of the KV blocks, over steps.
-  double peak_kv_usage = 0;      ///< Mean over the runs of their peaks.
+  double peak_waiting = 0;   ///< Mean over the runs of their peaks.
+  double mean_kv_usage = 0;  ///< Share of the KV blocks, over steps.
+  double peak_kv_usage = 0;  ///< Mean over the runs of their peaks.
   double preemptions_a_request = 0;
   double device_busy_share = 0;
   double tokens_a_step = 0;
-  double decodes_a_step = 0;         ///< Requests in a step that have output already; so the next, without.
+  double decodes_a_step = 0;  ///< Requests in a step that have output already; so the next, without.
   double prompts_a_step = 0;
   double prompt_tokens_a_step = 0;
   double steps_per_s = 0;
@@ -124,8 +124,8 @@ enum class KneeStatus : std::uint8_t {
 struct Knee {
   KneeKind kind = KneeKind::kSlo;
   KneeStatus status = KneeStatus::kNone;
-  double load = 0;                   ///< If found; else the end of the range that it lies beyond.
-  double arrivals_half_width = 0;    ///< 95 %, in units of load; so the next.
+  double load = 0;                 ///< If found; else the end of the range that it lies beyond.
+  double arrivals_half_width = 0;  ///< 95 %, in units of load; so the next.
   double step_time_half_width = 0;
   double step_time_sensitivity = 0;  ///< Percent that the knee falls for one percent of step time.
   std::vector<double> by_seed;       ///< One a seed, if found.
@@ -141,8 +141,8 @@ struct Knee {
 /// How well the step times are known: relative standard deviations of the speed of
 /// a whole run.
 struct StepTimeError {
-  double model = 0;   ///< From the standard errors and the misfit of the rates, or of the measured model.
-  double drift = 0;   ///< The machine's own, --step-time-sd.
+  double model = 0;  ///< From the standard errors and the misfit of the rates, or of the measured model.
+  double drift = 0;  ///< The machine's own, --step-time-sd.
   std::string model_source;  ///< One line each: where from.
   std::string drift_source;
   [[nodiscard]] double total() const;
@@ -156,36 +156,36 @@ enum class Resource : std::uint8_t {
   kMemoryBandwidth,
   kCompute,
   kNetwork,
-  kLaunch,   ///< Starting kernels, on the device.
-  kCpu,      ///< The host, between steps.
-  kBursts,   ///< The arrivals' own: the server has room on average.
+  kLaunch,  ///< Starting kernels, on the device.
+  kCpu,     ///< The host, between steps.
+  kBursts,  ///< The arrivals' own: the server has room on average.
   kOther,
 };
 [[nodiscard]] const char* resource_name(Resource resource);  ///< "KV blocks", "memory bandwidth", ...
 
 struct Binding {
   double load = 0;
-  std::string where;                 ///< "at the SLO knee", "beyond saturation".
+  std::string where;  ///< "at the SLO knee", "beyond saturation".
   Resource resource = Resource::kOther;
-  std::vector<std::string> evidence; ///< Lines with figures.
+  std::vector<std::string> evidence;  ///< Lines with figures.
 };
 
 /// The knee with something changed, by the same seeds.
 struct WhatIf {
-  std::string change;                ///< "2x KV blocks (57,225)", "FP8 KV cache".
+  std::string change;                     ///< "2x KV blocks (57,225)", "FP8 KV cache".
   KneeKind kind = KneeKind::kSaturation;  ///< Which knee was followed.
   KneeStatus status = KneeStatus::kNone;
-  double load = 0;                   ///< The headline knee times what it moved by.
-  double factor = 1;                 ///< Moved by, mean over the paired seeds.
-  double factor_half_width = 0;      ///< 95 %; 0 with one seed.
+  double load = 0;               ///< The headline knee times what it moved by.
+  double factor = 1;             ///< Moved by, mean over the paired seeds.
+  double factor_half_width = 0;  ///< 95 %; 0 with one seed.
 };
 
 /// How many such servers the trace's own traffic needs, spread perfectly.
 struct ServersNeeded {
-  double mean_rate = 0;      ///< Requests per second of the trace as it is.
-  double peak_rate = 0;      ///< Highest over a window.
+  double mean_rate = 0;  ///< Requests per second of the trace as it is.
+  double peak_rate = 0;  ///< Highest over a window.
   double peak_window_s = 0;
-  std::int64_t for_mean = 0; ///< By the knee.
+  std::int64_t for_mean = 0;  ///< By the knee.
   std::int64_t for_peak = 0;
   std::int64_t for_mean_cautious = 0;  ///< By the lower end of the knee's interval.
   std::int64_t for_peak_cautious = 0;
@@ -193,26 +193,26 @@ struct ServersNeeded {
 
 struct KneeResult {
   LoadAxis axis = LoadAxis::kRate;
-  std::vector<std::string> slo;       ///< As written: "ttft:p99:500"; empty without.
+  std::vector<std::string> slo;  ///< As written: "ttft:p99:500"; empty without.
   int seeds = 0;
-  double precision = 0;               ///< Asked for: half-width over load.
-  bool precise = false;               ///< Reached by every knee that was found.
+  double precision = 0;  ///< Asked for: half-width over load.
+  bool precise = false;  ///< Reached by every knee that was found.
   StepTimeError step_time_error;
 
-  std::vector<LoadPoint> points;      ///< By load, ascending.
-  std::vector<Knee> knees;            ///< SLO (if asked for), elbow, saturation.
+  std::vector<LoadPoint> points;  ///< By load, ascending.
+  std::vector<Knee> knees;        ///< SLO (if asked for), elbow, saturation.
   std::vector<Binding> bindings;
   std::vector<WhatIf> what_ifs;
   std::optional<ServersNeeded> servers;
   std::vector<std::string> notices;
 
-  std::int64_t runs = 0;              ///< Simulations in all.
+  std::int64_t runs = 0;  ///< Simulations in all.
   std::int64_t simulated_requests = 0;
 
   // What was asked.
   std::string version;
-  std::string workload;               ///< "trace azure.pb at its own times, blocks resampled".
-  std::string configuration;          ///< The resolved run config without places.
+  std::string workload;       ///< "trace azure.pb at its own times, blocks resampled".
+  std::string configuration;  ///< The resolved run config without places.
   std::vector<std::string> provenance;
 
   [[nodiscard]] const Knee* find(KneeKind kind) const;  ///< Null if it was not asked for.

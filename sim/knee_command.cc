@@ -52,9 +52,11 @@ struct Options {
   DrawnLengths lengths;
 };
 
-constexpr std::array kSweeps{Choice<LoadAxis>{"rate", LoadAxis::kRate}, Choice<LoadAxis>{"concurrency", LoadAxis::kConcurrency}};
+constexpr std::array kSweeps{Choice<LoadAxis>{"rate", LoadAxis::kRate},
+                             Choice<LoadAxis>{"concurrency", LoadAxis::kConcurrency}};
 enum class Arrivals : std::uint8_t { kTrace, kPoisson, kGamma };
-constexpr std::array kArrivals{Choice<Arrivals>{"trace", Arrivals::kTrace}, Choice<Arrivals>{"poisson", Arrivals::kPoisson},
+constexpr std::array kArrivals{Choice<Arrivals>{"trace", Arrivals::kTrace},
+                               Choice<Arrivals>{"poisson", Arrivals::kPoisson},
                                Choice<Arrivals>{"gamma", Arrivals::kGamma}};
 
 void add_load_options(CLI::App& app, Options& o) {
@@ -64,30 +66,43 @@ void add_load_options(CLI::App& app, Options& o) {
   app.add_option("--burstiness", o.burstiness, "of gamma arrivals: shape of the gaps, 1 is Poisson")
       ->check(CLI::Range(1e-3, 1e6));
   constexpr const char* kForms = ": N, uniform:LOW:HIGH, lognormal:MEAN:CV or zipf:EXPONENT:MAX";
-  app.add_option("--prompt-tokens", o.lengths.prompt_tokens, std::string("without --trace: prompt length") + kForms);
-  app.add_option("--output-tokens", o.lengths.output_tokens, std::string("without --trace: answer length") + kForms);
-  app.add_option("--random-range-ratio", o.lengths.range_ratio, "R: a length N is drawn from N(1-R) to N(1+R)");
-  app.add_option("--min-load", o.min_load, "lowest load to try; default: as low as needed")->check(CLI::PositiveNumber);
-  app.add_option("--max-load", o.max_load, "highest load to try; default: until the server no longer keeps up")
+  app.add_option("--prompt-tokens", o.lengths.prompt_tokens,
+                 std::string("without --trace: prompt length") + kForms);
+  app.add_option("--output-tokens", o.lengths.output_tokens,
+                 std::string("without --trace: answer length") + kForms);
+  app.add_option("--random-range-ratio", o.lengths.range_ratio,
+                 "R: a length N is drawn from N(1-R) to N(1+R)");
+  app.add_option("--min-load", o.min_load, "lowest load to try; default: as low as needed")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-load", o.max_load,
+                 "highest load to try; default: until the server no longer keeps up")
       ->check(CLI::PositiveNumber);
 }
 
 void add_search_options(CLI::App& app, Options& o) {
-  app.add_option("--slo", o.slo, "METRIC:STAT:MS, as ttft:p99:500, ttft:mean:200, tpot:p95:50; or goodput:SHARE; can be repeated");
+  app.add_option(
+      "--slo", o.slo,
+      "METRIC:STAT:MS, as ttft:p99:500, ttft:mean:200, tpot:p95:50; or goodput:SHARE; can be repeated");
   app.add_option("--ttft-slo", o.ttft_slo, "MS, short for --slo ttft:p99:MS")->check(CLI::PositiveNumber);
-  app.add_option("--seeds", o.seeds, "independent samples of the workload (default 5)")->check(CLI::Range(2, 1000));
-  app.add_option("--precision", o.precision, "half-width of an interval over its load to stop at (default 0.05)")
+  app.add_option("--seeds", o.seeds, "independent samples of the workload (default 5)")
+      ->check(CLI::Range(2, 1000));
+  app.add_option("--precision", o.precision,
+                 "half-width of an interval over its load to stop at (default 0.05)")
       ->check(CLI::Range(1e-4, 1.0));
-  app.add_option("--requests", o.requests, "requests a run, to begin with (default 4000)")->check(CLI::Range(100, 100'000'000));
-  app.add_option("--max-requests", o.max_requests, "requests a run at most (default 40000)")->check(CLI::Range(100, 100'000'000));
-  app.add_option("--requests-per-slot", o.requests_a_slot, "closed loop: requests a run for each in flight (default 10)")
+  app.add_option("--requests", o.requests, "requests a run, to begin with (default 4000)")
+      ->check(CLI::Range(100, 100'000'000));
+  app.add_option("--max-requests", o.max_requests, "requests a run at most (default 40000)")
+      ->check(CLI::Range(100, 100'000'000));
+  app.add_option("--requests-per-slot", o.requests_a_slot,
+                 "closed loop: requests a run for each in flight (default 10)")
       ->check(CLI::Range(2, 1'000'000));
   app.add_option("--step-time-sd", o.step_time_sd,
                  "slow drift of the machine: relative standard deviation of its speed over a run; "
                  "default from the fit of a measured --server, else 0")
       ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--no-what-if", o.no_what_if, "leave out the what-if answers");
-  app.add_option("--threads", o.threads, "cores to use (default all); the result is the same")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", o.threads, "cores to use (default all); the result is the same")
+      ->check(CLI::Range(1, 4096));
 }
 
 // A word that neither this command nor `simulate` knows, with the nearest that one of them does.
@@ -104,7 +119,8 @@ void refuse_unknown(const CLI::App& app, const std::vector<std::string>& rest) {
     std::string name = word.substr(0, word.find('='));
     name = name.substr(0, name.find('.'));
     std::replace(name.begin(), name.end(), '_', '-');
-    if (name.rfind("--", 0) != 0 || name == "--" || std::find(known.begin(), known.end(), name) != known.end()) {
+    if (name.rfind("--", 0) != 0 || name == "--" ||
+        std::find(known.begin(), known.end(), name) != known.end()) {
       continue;
     }
     const std::string closest = hw::closest_name(name, known);
@@ -134,8 +150,9 @@ std::vector<traces::TraceRecord> read_trace(const RunConfig& config) {
   std::vector<traces::TraceRecord> records;
   for (traces::TraceRecord record; reader.next(record);) {
     if (config.strict && record.prompt_tokens >= config.engine.max_model_len) {
-      throw UsageError(fmt::format("{}: record {}: prompt of {} tokens where max_model_len is {}; the server would refuse it",
-                                   config.trace.string(), records.size(), record.prompt_tokens, config.engine.max_model_len));
+      throw UsageError(fmt::format(
+          "{}: record {}: prompt of {} tokens where max_model_len is {}; the server would refuse it",
+          config.trace.string(), records.size(), record.prompt_tokens, config.engine.max_model_len));
     }
     records.push_back(record);
   }
@@ -164,7 +181,8 @@ SearchOptions search_options(const Options& o, const RunConfig& config, LoadAxis
   if (o.min_load > 0) search.min_load = o.min_load;
   if (o.max_load > 0) search.max_load = o.max_load;
   if (search.min_load && search.max_load && *search.min_load >= *search.max_load) {
-    throw UsageError(fmt::format("--min-load {:g} is not below --max-load {:g}", *search.min_load, *search.max_load));
+    throw UsageError(
+        fmt::format("--min-load {:g} is not below --max-load {:g}", *search.min_load, *search.max_load));
   }
   for (const std::optional<double>& load : {search.min_load, search.max_load}) {
     if (axis == LoadAxis::kConcurrency && load && *load != std::floor(*load)) {
@@ -177,7 +195,8 @@ SearchOptions search_options(const Options& o, const RunConfig& config, LoadAxis
 // What is swept must not be set.
 void check_client(const pb::RunConfig& asked) {
   const auto refuse = [](const char* flag, const char* instead) {
-    throw UsageError(fmt::format("knee: --{} is what the sweep turns; leave it out and give {}", flag, instead));
+    throw UsageError(
+        fmt::format("knee: --{} is what the sweep turns; leave it out and give {}", flag, instead));
   };
   if (asked.has_request_rate()) refuse("request-rate", "--min-load and --max-load");
   if (asked.has_burstiness()) refuse("burstiness", "--arrivals gamma");
@@ -195,9 +214,12 @@ struct Traffic {
 
 std::optional<double> burstiness_of(Arrivals arrivals, const Options& o) {
   switch (arrivals) {
-    case Arrivals::kTrace: return std::nullopt;
-    case Arrivals::kPoisson: return 1.0;
-    case Arrivals::kGamma: return o.burstiness;
+    case Arrivals::kTrace:
+      return std::nullopt;
+    case Arrivals::kPoisson:
+      return 1.0;
+    case Arrivals::kGamma:
+      return o.burstiness;
   }
   return std::nullopt;
 }
@@ -212,14 +234,18 @@ Traffic traffic_from_trace(const Options& o, const RunConfig& config, Arrivals a
   }
   const std::string name = config.trace.filename().string();
   if (axis == LoadAxis::kConcurrency) {
-    traffic.text = fmt::format("Closed loop over {}: blocks of its {} requests, drawn anew for each seed", name, records.size());
-  } else if (arrivals == Arrivals::kTrace) {
-    traffic.text = fmt::format("{}: blocks of its {} requests with their own gaps, drawn anew for each seed, all times stretched to the load",
+    traffic.text = fmt::format("Closed loop over {}: blocks of its {} requests, drawn anew for each seed",
                                name, records.size());
+  } else if (arrivals == Arrivals::kTrace) {
+    traffic.text = fmt::format(
+        "{}: blocks of its {} requests with their own gaps, drawn anew for each seed, all times stretched to "
+        "the load",
+        name, records.size());
     traffic.smoothed = blocks_of_trace(records, 1.0);
   } else {
-    traffic.text = fmt::format("{}: blocks of its {} requests, drawn anew for each seed, gamma arrivals of burstiness {:g}", name,
-                               records.size(), *burstiness_of(arrivals, o));
+    traffic.text = fmt::format(
+        "{}: blocks of its {} requests, drawn anew for each seed, gamma arrivals of burstiness {:g}", name,
+        records.size(), *burstiness_of(arrivals, o));
   }
   traffic.workload = blocks_of_trace(std::move(records), burstiness_of(arrivals, o));
   return traffic;
@@ -235,9 +261,12 @@ Traffic drawn_traffic(const Options& o, Arrivals arrivals, LoadAxis axis) {
   Traffic traffic;
   const double burstiness = *burstiness_of(arrivals, o);
   traffic.workload = drawn_requests(o.lengths, burstiness);
-  traffic.text = fmt::format("Drawn requests: prompts {}, answers {} tokens{}", o.lengths.prompt_tokens, o.lengths.output_tokens,
-                             o.lengths.range_ratio > 0 ? fmt::format(" (range ratio {:g})", o.lengths.range_ratio) : "");
-  traffic.text += axis == LoadAxis::kConcurrency ? ", closed loop" : fmt::format(", gamma arrivals of burstiness {:g}", burstiness);
+  traffic.text = fmt::format(
+      "Drawn requests: prompts {}, answers {} tokens{}", o.lengths.prompt_tokens, o.lengths.output_tokens,
+      o.lengths.range_ratio > 0 ? fmt::format(" (range ratio {:g})", o.lengths.range_ratio) : "");
+  traffic.text += axis == LoadAxis::kConcurrency
+                      ? ", closed loop"
+                      : fmt::format(", gamma arrivals of burstiness {:g}", burstiness);
   return traffic;
 }
 
@@ -246,9 +275,10 @@ Traffic make_traffic(const CLI::App& app, const Options& o, const RunConfig& con
   if (axis == LoadAxis::kConcurrency && !o.arrivals.empty()) {
     throw UsageError("knee: in a closed loop nobody draws arrivals; leave --arrivals out");
   }
-  const Arrivals arrivals =
-      o.arrivals.empty() ? (app.count("--burstiness") > 0 ? Arrivals::kGamma : from_trace ? Arrivals::kTrace : Arrivals::kPoisson)
-                         : choose("--arrivals", o.arrivals, kArrivals);
+  const Arrivals arrivals = o.arrivals.empty() ? (app.count("--burstiness") > 0 ? Arrivals::kGamma
+                                                  : from_trace                  ? Arrivals::kTrace
+                                                                                : Arrivals::kPoisson)
+                                               : choose("--arrivals", o.arrivals, kArrivals);
   if (app.count("--burstiness") > 0 && arrivals != Arrivals::kGamma) {
     throw UsageError("knee: --burstiness shapes --arrivals gamma; give that, or leave it out");
   }
@@ -330,7 +360,8 @@ int run(const CLI::App& app, const Options& o, const ParsedFlags& parsed) {
   result.version = kVersion;
   result.workload = traffic.text;
   result.configuration = configuration_without_places(as_text(as_proto(question.config, asked)));
-  result.provenance.insert(result.provenance.begin(), question.config.provenance.begin(), question.config.provenance.end());
+  result.provenance.insert(result.provenance.begin(), question.config.provenance.begin(),
+                           question.config.provenance.end());
   result.notices.insert(result.notices.end(), traffic.notices.begin(), traffic.notices.end());
   write_result(question.config, result);
   if (!parsed.without_influence.empty()) {
@@ -344,8 +375,10 @@ int run(const CLI::App& app, const Options& o, const ParsedFlags& parsed) {
 int run_knee(std::span<const std::string> arguments) {
   Options options;
   CLI::App app(
-      "Where the latency of a set-up breaks: the load at which the SLO, the curve and the server give way, each with its interval; "
-      "what binds there; what would move it. Besides these, every server flag of `simulate`, and --out, --format, --goodput.",
+      "Where the latency of a set-up breaks: the load at which the SLO, the curve and the server give way, "
+      "each with its interval; "
+      "what binds there; what would move it. Besides these, every server flag of `simulate`, and --out, "
+      "--format, --goodput.",
       "simulate knee");
   app.allow_extras();
   add_load_options(app, options);
@@ -353,8 +386,10 @@ int run_knee(std::span<const std::string> arguments) {
   app.footer(
       "Examples:\n"
       "  simulate knee --trace azure.pb --ttft-slo 500 --model llama-3.1-8b --gpu h100 --out knee\n"
-      "  simulate knee --prompt-tokens 1024 --output-tokens lognormal:256:1 --slo ttft:p99:500 --slo tpot:mean:40\n"
-      "  simulate knee --sweep concurrency --prompt-tokens uniform:819:1024 --output-tokens uniform:6554:8192 "
+      "  simulate knee --prompt-tokens 1024 --output-tokens lognormal:256:1 --slo ttft:p99:500 --slo "
+      "tpot:mean:40\n"
+      "  simulate knee --sweep concurrency --prompt-tokens uniform:819:1024 --output-tokens "
+      "uniform:6554:8192 "
       "--slo ttft:mean:1000 --model llama-3.1-70b -tp 2 --quantization fp8");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {

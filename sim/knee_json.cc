@@ -12,13 +12,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 Json estimate_json(const Estimate& estimate) {
   return {{"value", number(estimate.value)}, {"half_width", number(estimate.half_width)}};
 }
 
-Json maybe_json(const MaybeEstimate& estimate) { return estimate ? estimate_json(*estimate) : Json(nullptr); }
+Json maybe_json(const MaybeEstimate& estimate) {
+  return estimate ? estimate_json(*estimate) : Json(nullptr);
+}
 
 Json latencies_json(const LatencyEstimates& latency) {
   return {{"mean", maybe_json(latency.mean_ms)},
@@ -60,7 +64,8 @@ Json point_json(const LoadPoint& p) {
   json["steps_per_s"] = p.steps_per_s;
   json["waits"] = Json::array();
   for (const WaitShare& wait : p.waits) {
-    json["waits"].push_back({{"cause", wait.cause}, {"share", wait.share}, {"ms_a_request", wait.ms_a_request}});
+    json["waits"].push_back(
+        {{"cause", wait.cause}, {"share", wait.share}, {"ms_a_request", wait.ms_a_request}});
   }
   json["elasticity"] = maybe_json(p.elasticity);
   return json;
@@ -151,19 +156,26 @@ std::string knee_json(const KneeResult& r) {
 std::string points_csv(const KneeResult& result) {
   std::string text =
       "load,runs,requests_a_run,warm_up_requests,keeps_up,trend_t,beyond_saturation,meets_slo,"
-      "ttft_mean_ms,ttft_p50_ms,ttft_p95_ms,ttft_p99_ms,ttft_p99_half_width_ms,tpot_mean_ms,tpot_p50_ms,tpot_p95_ms,tpot_p99_ms,"
-      "e2el_p50_ms,e2el_p95_ms,e2el_p99_ms,requests_per_s,output_tokens_per_s,failed_share,mean_running,mean_waiting,peak_waiting,"
-      "mean_kv_usage,peak_kv_usage,preemptions_a_request,device_busy_share,tokens_a_step,steps_per_s,elasticity\n";
+      "ttft_mean_ms,ttft_p50_ms,ttft_p95_ms,ttft_p99_ms,ttft_p99_half_width_ms,tpot_mean_ms,tpot_p50_ms,tpot_"
+      "p95_ms,tpot_p99_ms,"
+      "e2el_p50_ms,e2el_p95_ms,e2el_p99_ms,requests_per_s,output_tokens_per_s,failed_share,mean_running,mean_"
+      "waiting,peak_waiting,"
+      "mean_kv_usage,peak_kv_usage,preemptions_a_request,device_busy_share,tokens_a_step,steps_per_s,"
+      "elasticity\n";
   const auto value = [](const MaybeEstimate& e) { return e ? fmt::format("{}", e->value) : std::string(); };
   for (const LoadPoint& p : result.points) {
-    text += fmt::format("{},{},{},{},{},{},{},{},", p.load, p.runs, p.requests_a_run, p.warm_up_requests, p.keeps_up.keeps_up ? 1 : 0,
-                        p.keeps_up.trend_t, p.beyond_saturation ? 1 : 0, p.meets_slo ? 1 : 0);
-    text += fmt::format("{},{},{},{},{},", value(p.ttft.mean_ms), value(p.ttft.p50_ms), value(p.ttft.p95_ms), value(p.ttft.p99_ms),
-                        p.ttft.p99_ms ? fmt::format("{}", p.ttft.p99_ms->half_width) : "");
-    text += fmt::format("{},{},{},{},{},{},{},", value(p.tpot.mean_ms), value(p.tpot.p50_ms), value(p.tpot.p95_ms), value(p.tpot.p99_ms),
-                        value(p.e2el.p50_ms), value(p.e2el.p95_ms), value(p.e2el.p99_ms));
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", p.requests_per_s.value, p.output_tokens_per_s.value, p.failed_share,
-                        p.mean_running, p.mean_waiting, p.peak_waiting, p.mean_kv_usage, p.peak_kv_usage, p.preemptions_a_request,
+    text += fmt::format("{},{},{},{},{},{},{},{},", p.load, p.runs, p.requests_a_run, p.warm_up_requests,
+                        p.keeps_up.keeps_up ? 1 : 0, p.keeps_up.trend_t, p.beyond_saturation ? 1 : 0,
+                        p.meets_slo ? 1 : 0);
+    text +=
+        fmt::format("{},{},{},{},{},", value(p.ttft.mean_ms), value(p.ttft.p50_ms), value(p.ttft.p95_ms),
+                    value(p.ttft.p99_ms), p.ttft.p99_ms ? fmt::format("{}", p.ttft.p99_ms->half_width) : "");
+    text += fmt::format("{},{},{},{},{},{},{},", value(p.tpot.mean_ms), value(p.tpot.p50_ms),
+                        value(p.tpot.p95_ms), value(p.tpot.p99_ms), value(p.e2el.p50_ms),
+                        value(p.e2el.p95_ms), value(p.e2el.p99_ms));
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", p.requests_per_s.value,
+                        p.output_tokens_per_s.value, p.failed_share, p.mean_running, p.mean_waiting,
+                        p.peak_waiting, p.mean_kv_usage, p.peak_kv_usage, p.preemptions_a_request,
                         p.device_busy_share, p.tokens_a_step, p.steps_per_s, value(p.elasticity));
   }
   return text;

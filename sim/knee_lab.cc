@@ -33,18 +33,18 @@ KneeLab::KneeLab(Setup setup)
 KneeLab::~KneeLab() = default;
 
 void KneeLab::for_each(std::size_t count, const std::function<void(std::size_t)>& job) {
-  threads_->arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, count, job, tbb::simple_partitioner());
-  });
+  threads_->arena.execute([&] { tbb::parallel_for(std::size_t{0}, count, job, tbb::simple_partitioner()); });
 }
 
 void KneeLab::prepare(std::int64_t n) {
-  const bool enough = setup_.axis == LoadAxis::kConcurrency && n < prepared_;  // All at once: any prefix will do.
+  const bool enough =
+      setup_.axis == LoadAxis::kConcurrency && n < prepared_;  // All at once: any prefix will do.
   if (n == prepared_ || enough) {
     return;
   }
-  for_each(setup_.seeds,
-           [&](std::size_t seed) { requests_[seed] = setup_.workload.requests(setup_.first_seed + seed, n); });
+  for_each(setup_.seeds, [&](std::size_t seed) {
+    requests_[seed] = setup_.workload.requests(setup_.first_seed + seed, n);
+  });
   prepared_ = n;
 }
 

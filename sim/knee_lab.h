@@ -36,12 +36,12 @@ class KneeLab {
     RunConfig config;
     LoadAxis axis = LoadAxis::kRate;
     const KneeWorkload& workload;
-    MakeTimes make_times;             ///< Called by several threads.
+    MakeTimes make_times;  ///< Called by several threads.
     std::uint64_t first_seed = 0;
     std::size_t seeds = 5;
-    int threads = 0;                  ///< 0: all cores.
+    int threads = 0;  ///< 0: all cores.
     bool keep_gaps = false;
-    std::function<void()> on_run;     ///< After each run; called by several threads; may be empty.
+    std::function<void()> on_run;  ///< After each run; called by several threads; may be empty.
   };
 
   explicit KneeLab(Setup setup);

@@ -89,7 +89,9 @@ void fill_server(const Column& column, LoadPoint& point) {
     decodes.add(log.steps.decodes);
     prompts.add(log.steps.prompts);
     prompt_tokens.add(log.steps.prompt_tokens);
-    peak_kv.add(s.num_blocks > 1 ? static_cast<double>(s.peak_used_blocks) / static_cast<double>(s.num_blocks - 1) : 0);
+    peak_kv.add(s.num_blocks > 1
+                    ? static_cast<double>(s.peak_used_blocks) / static_cast<double>(s.num_blocks - 1)
+                    : 0);
     preemptions.add(static_cast<double>(s.preemptions) / static_cast<double>(log.requests));
     if (seconds > 0 && s.steps > 0) {
       busy.add(std::min(1.0, to_seconds(s.device_busy) / seconds));
@@ -155,14 +157,16 @@ void fill_elasticity(const KneeLab& lab, const Sweep& sweep, std::vector<LoadPoi
     std::vector<CurvePoint> curve;
     std::vector<std::size_t> place;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const std::vector<double> ttft = sorted_ms({columns[i].logs[seed], columns[i].warm_up, 1, 0}, SloMetric::kTtft);
+      const std::vector<double> ttft =
+          sorted_ms({columns[i].logs[seed], columns[i].warm_up, 1, 0}, SloMetric::kTtft);
       const double p99 = ttft.empty() ? 0 : percentile_of(ttft, 99);
       if (p99 > 0 && std::isfinite(p99) && (sweep.closed() || !points[i].beyond_saturation)) {
         curve.push_back({std::log(columns[i].load), std::log(p99)});
         place.push_back(i);
       }
     }
-    const std::vector<double> slopes = curve.size() > 1 && !sweep.closed() ? monotone_slopes(curve) : std::vector<double>(curve.size(), 0.0);
+    const std::vector<double> slopes =
+        curve.size() > 1 && !sweep.closed() ? monotone_slopes(curve) : std::vector<double>(curve.size(), 0.0);
     for (std::size_t k = 0; k < place.size(); ++k) {
       const double front_end = static_cast<double>(lab.front_end_ns()) / 1e6 / std::exp(curve[k].y);
       found[place[k]].add(1 - front_end + slopes[k]);
@@ -175,7 +179,8 @@ void fill_elasticity(const KneeLab& lab, const Sweep& sweep, std::vector<LoadPoi
 
 }  // namespace
 
-std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep, const SearchOptions& options, const Knee& saturation) {
+std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep, const SearchOptions& options,
+                                   const Knee& saturation) {
   std::vector<LoadPoint> points;
   for (const Column& column : sweep.columns()) {
     LoadPoint point;

@@ -9,7 +9,7 @@
 namespace kneepoint::sim {
 
 /// By load.
-[[nodiscard]] std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep, const SearchOptions& options,
-                                                 const Knee& saturation);
+[[nodiscard]] std::vector<LoadPoint> make_points(const KneeLab& lab, const Sweep& sweep,
+                                                 const SearchOptions& options, const Knee& saturation);
 
 }  // namespace kneepoint::sim

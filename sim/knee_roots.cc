@@ -141,7 +141,7 @@ void KneeRoots::close(std::size_t seed, Bracket& bracket, std::vector<Sample>& s
 // How far the knee moves with the step time: in an open loop the run at x in slow
 // motion is a run at a lower load, and the limits are tighter for it.
 double KneeRoots::sensitivity(double knee, const std::vector<Sample>& samples) const {
-  const Sample* below = nullptr;    // Far enough to read a slope.
+  const Sample* below = nullptr;  // Far enough to read a slope.
   const Sample* closest = nullptr;
   for (const Sample& at : samples) {
     if (!at.margin) {

@@ -26,7 +26,7 @@ constexpr std::int64_t kProbeRequests = 2000;
 constexpr double kTurnovers = 4;
 // Loads of the first sweep, as shares of the guessed capacity.
 constexpr std::array kShares{0.15, 0.35, 0.55, 0.75, 0.88, 0.96, 1.1, 1.3};
-constexpr std::array kClosedLoopLoads{1.0, 2.0, 4.0, 8.0, 16.0, 32.0};
+constexpr double kFirstConcurrency = 32;  // Powers of two up to here.
 constexpr int kMostWidenings = 7;
 // Longer runs: by how much, and a little more, as a half-width is chance itself.
 constexpr double kMargin = 1.3;
@@ -57,8 +57,9 @@ double guess_capacity(KneeLab& lab, std::int64_t& requests, std::int64_t max_req
     }
   }
   if (ends.empty()) {
-    throw UsageError("knee: the server completes no request of this workload at any load; "
-                     "`simulate` with the same flags says why");
+    throw UsageError(
+        "knee: the server completes no request of this workload at any load; "
+        "`simulate` with the same flags says why");
   }
   std::sort(ends.begin(), ends.end());
   const std::int64_t early = ends[ends.size() / 4];
@@ -67,7 +68,8 @@ double guess_capacity(KneeLab& lab, std::int64_t& requests, std::int64_t max_req
   const double rate = static_cast<double>(ends.size()) / 2 * 1e9 / static_cast<double>(span);
   if (log.summary.peak_waiting > 0) {
     std::sort(served_s.begin(), served_s.end());
-    requests = std::clamp(std::lround(kTurnovers * percentile_of(served_s, 99) * rate), requests, std::max(requests, max_requests));
+    requests = std::clamp(std::lround(kTurnovers * percentile_of(served_s, 99) * rate), requests,
+                          std::max(requests, max_requests));
   }
   return rate;
 }
@@ -88,13 +90,15 @@ Knee knee_of_seeds(KneeKind kind, const std::vector<SeedKnee>& by_seed, bool clo
   knee.status = static_cast<KneeStatus>(std::max_element(votes.begin(), votes.end()) - votes.begin());
   if (!knee.found()) {
     knee.by_seed.clear();
-    const auto same = std::find_if(by_seed.begin(), by_seed.end(), [&](const SeedKnee& one) { return one.status == knee.status; });
+    const auto same = std::find_if(by_seed.begin(), by_seed.end(),
+                                   [&](const SeedKnee& one) { return one.status == knee.status; });
     knee.load = same->load;
     return knee;
   }
   const Estimate estimate = mean_with_interval(knee.by_seed);
   knee.load = estimate.value;
-  knee.arrivals_half_width = std::max(estimate.half_width, closed ? kWholeResolution : kResolution * knee.load);
+  knee.arrivals_half_width =
+      std::max(estimate.half_width, closed ? kWholeResolution : kResolution * knee.load);
   knee.step_time_sensitivity = sensitivity / static_cast<double>(knee.by_seed.size());
   return knee;
 }
@@ -140,7 +144,9 @@ std::vector<double> Search::first_loads() const {
     }
   };
   if (sweep_.closed()) {
-    std::for_each(kClosedLoopLoads.begin(), kClosedLoopLoads.end(), add);
+    for (double load = 1; load <= options_.max_load.value_or(kFirstConcurrency); load *= 2) {
+      add(load);
+    }
   } else {
     for (const double share : kShares) {
       add(share * guess_);
@@ -148,7 +154,8 @@ std::vector<double> Search::first_loads() const {
   }
   if (options_.min_load) loads.push_back(*options_.min_load);
   if (options_.max_load) loads.push_back(*options_.max_load);
-  if (loads.size() < 5 && (options_.min_load || options_.max_load)) {  // A range of its own: evenly through it.
+  if (loads.size() < 5 &&
+      (options_.min_load || options_.max_load)) {  // A range of its own: evenly through it.
     const double high = options_.max_load.value_or(4 * least);
     const double low = options_.min_load.value_or(high / 8);
     for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
@@ -163,10 +170,12 @@ std::vector<double> Search::first_loads() const {
 
 bool Search::widen_up() {
   const Column& top = sweep_.columns().back();
-  const bool slo_open = sweep_.closed() && options_.slo.any() &&
-                        std::any_of(top.margins.begin(), top.margins.end(), [](const auto& m) { return m && *m <= 0; });
+  const bool slo_open =
+      sweep_.closed() && options_.slo.any() &&
+      std::any_of(top.margins.begin(), top.margins.end(), [](const auto& m) { return m && *m <= 0; });
   const bool saturated = !top.keeps_up();
-  const double next = std::min(kWidenUp * top.load, options_.max_load.value_or(sweep_.closed() ? kMostConcurrency : kInfinity));
+  const double next = std::min(kWidenUp * top.load,
+                               options_.max_load.value_or(sweep_.closed() ? kMostConcurrency : kInfinity));
   if ((saturated && !slo_open) || next <= top.load) {
     return false;
   }
@@ -223,7 +232,9 @@ void Search::find_slo() {
 std::vector<CurvePoint> Search::curve_of(std::size_t seed) const {
   std::vector<CurvePoint> curve;
   for (const Column& column : sweep_.columns()) {
-    const bool settled = sweep_.closed() || (column.keeps_up() && !(saturation_knee_.found() && column.load > saturation_knee_.load));
+    const bool settled =
+        sweep_.closed() ||
+        (column.keeps_up() && !(saturation_knee_.found() && column.load > saturation_knee_.load));
     const std::vector<double> ttft = sorted_ms({column.logs[seed], column.warm_up, 1, 0}, SloMetric::kTtft);
     if (settled && !ttft.empty()) {
       curve.push_back({column.load, std::min(percentile_of(ttft, 99), 1e12)});
@@ -276,7 +287,8 @@ void Search::find_elbow_knee() {
     while (right + 1 < curve.size() && curve[right].x < elbow_knee_.load) {
       ++right;
     }
-    elbow_knee_.arrivals_half_width = std::max(elbow_knee_.arrivals_half_width, (curve[right].x - curve[right - 1].x) / 2);
+    elbow_knee_.arrivals_half_width =
+        std::max(elbow_knee_.arrivals_half_width, (curve[right].x - curve[right - 1].x) / 2);
   }
 }
 
@@ -311,7 +323,8 @@ bool is_precise(const Knee& knee, double precision, bool closed) {
 }
 
 // Reads `knee` again from runs `factor` times as long as its last.
-void read_again(KneeLab& lab, const SearchOptions& options, const SearchResult& result, double factor, Knee& knee) {
+void read_again(KneeLab& lab, const SearchOptions& options, const SearchResult& result, double factor,
+                Knee& knee) {
   const bool closed = lab.axis() == LoadAxis::kConcurrency;
   SearchOptions longer = options;
   const double times = factor * static_cast<double>(knee.requests_a_run);
@@ -319,8 +332,8 @@ void read_again(KneeLab& lab, const SearchOptions& options, const SearchResult& 
   if (closed) {
     longer.requests_a_slot = std::max<std::int64_t>(requests / std::lround(std::max(knee.load, 1.0)), 1);
   }
-  std::vector<SeedKnee> by_seed =
-      follow_knee(lab, longer, knee.kind, std::vector<double>(lab.seeds(), knee.load), requests, result.warm_up_at_knees);
+  std::vector<SeedKnee> by_seed = follow_knee(
+      lab, longer, knee.kind, std::vector<double>(lab.seeds(), knee.load), requests, result.warm_up_at_knees);
   const auto saturation = std::find_if(result.knees.begin(), result.knees.end(),
                                        [](const Knee& k) { return k.kind == KneeKind::kSaturation; });
   if (!closed && knee.kind == KneeKind::kSlo && saturation->found()) {
@@ -359,7 +372,8 @@ SearchResult search_knees(KneeLab& lab, const SearchOptions& options) {
 }
 
 std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind,
-                                  const std::vector<double>& near, std::int64_t requests, std::size_t warm_up) {
+                                  const std::vector<double>& near, std::int64_t requests,
+                                  std::size_t warm_up) {
   BOOST_ASSERT(near.size() == lab.seeds());
   Sweep sweep(lab, options, requests);
   sweep.set_warm_up(warm_up);
@@ -367,7 +381,8 @@ std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, Kn
   KneeRoots roots(sweep, kFollowTolerance);
   std::vector<SeedKnee> found(lab.seeds());
   lab.for_each(lab.seeds(), [&](std::size_t seed) {
-    found[seed] = kind == KneeKind::kSlo ? roots.slo_near(seed, near[seed]) : roots.saturation_near(seed, near[seed]);
+    found[seed] =
+        kind == KneeKind::kSlo ? roots.slo_near(seed, near[seed]) : roots.saturation_near(seed, near[seed]);
   });
   return found;
 }

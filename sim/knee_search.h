@@ -38,12 +38,12 @@ namespace kneepoint::sim {
 
 struct SearchOptions {
   Slo slo;
-  double precision = 0.05;               ///< Half-width over load to stop at; SLO and saturation.
-  std::int64_t requests = 4000;          ///< A run, to begin with; in a closed loop `requests_a_slot` says.
+  double precision = 0.05;       ///< Half-width over load to stop at; SLO and saturation.
+  std::int64_t requests = 4000;  ///< A run, to begin with; in a closed loop `requests_a_slot` says.
   std::int64_t max_requests = 40000;
-  std::int64_t requests_a_slot = 10;     ///< Closed loop: a run has so many requests for each in flight.
+  std::int64_t requests_a_slot = 10;  ///< Closed loop: a run has so many requests for each in flight.
   std::optional<double> min_load, max_load;
-  std::optional<double> guess;           ///< Of capacity; nothing: by a run.
+  std::optional<double> guess;  ///< Of capacity; nothing: by a run.
 };
 
 /// One seed's answer.
@@ -54,9 +54,9 @@ struct SeedKnee {
 };
 
 struct SearchResult {
-  std::vector<LoadPoint> points;  ///< By load.
-  std::vector<Knee> knees;        ///< SLO if asked for, elbow, saturation.
-  std::vector<Knee> first_knees;  ///< The same before any longer runs: what changes are paired with.
+  std::vector<LoadPoint> points;    ///< By load.
+  std::vector<Knee> knees;          ///< SLO if asked for, elbow, saturation.
+  std::vector<Knee> first_knees;    ///< The same before any longer runs: what changes are paired with.
   std::int64_t requests_a_run = 0;  ///< Of those; at the highest load.
   std::size_t warm_up_at_knees = 0;
   bool precise = false;

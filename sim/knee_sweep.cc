@@ -24,7 +24,8 @@ std::int64_t Sweep::requests_at(double load) const {
 void Sweep::add(const std::vector<double>& loads) {
   std::vector<double> fresh;
   for (const double load : loads) {
-    const bool known = std::any_of(columns_.begin(), columns_.end(), [&](const Column& c) { return c.load == load; });
+    const bool known =
+        std::any_of(columns_.begin(), columns_.end(), [&](const Column& c) { return c.load == load; });
     if (!known && std::find(fresh.begin(), fresh.end(), load) == fresh.end()) {
       fresh.push_back(load);
     }
@@ -49,7 +50,8 @@ void Sweep::add(const std::vector<double>& loads) {
                        std::make_move_iterator(first + static_cast<std::ptrdiff_t>(lab_.seeds())));
     columns_.push_back(std::move(column));
   }
-  std::sort(columns_.begin(), columns_.end(), [](const Column& a, const Column& b) { return a.load < b.load; });
+  std::sort(columns_.begin(), columns_.end(),
+            [](const Column& a, const Column& b) { return a.load < b.load; });
   for (Column& column : columns_) {  // First all, as a cut may come from a neighbour.
     column.warm_up = detect_warm_up(column);
   }

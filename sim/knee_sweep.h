@@ -16,9 +16,9 @@ struct Column {
   double load = 0;
   std::int64_t requests = 0;
   std::size_t warm_up = 0;
-  std::vector<RunLog> logs;                     ///< By seed.
-  TrendTest trend;                              ///< Of all seeds together.
-  std::vector<std::optional<double>> margins;   ///< By seed; empty without an SLO.
+  std::vector<RunLog> logs;                    ///< By seed.
+  TrendTest trend;                             ///< Of all seeds together.
+  std::vector<std::optional<double>> margins;  ///< By seed; empty without an SLO.
 
   [[nodiscard]] bool keeps_up() const { return trend.keeps_up; }
 };

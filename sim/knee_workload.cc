@@ -159,7 +159,8 @@ class DrawnRequests final : public KneeWorkload {
 
 }  // namespace
 
-std::unique_ptr<KneeWorkload> blocks_of_trace(std::vector<TraceRecord> trace, std::optional<double> burstiness) {
+std::unique_ptr<KneeWorkload> blocks_of_trace(std::vector<TraceRecord> trace,
+                                              std::optional<double> burstiness) {
   return std::make_unique<BlocksOfTrace>(std::move(trace), burstiness);
 }
 

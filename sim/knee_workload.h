@@ -37,7 +37,8 @@ class KneeWorkload {
  public:
   virtual ~KneeWorkload() = default;
   /// `n` records at unit rate. Equal arguments, equal records.
-  [[nodiscard]] virtual std::vector<traces::TraceRecord> requests(std::uint64_t seed, std::int64_t n) const = 0;
+  [[nodiscard]] virtual std::vector<traces::TraceRecord> requests(std::uint64_t seed,
+                                                                  std::int64_t n) const = 0;
 };
 
 /// Blocks of a trace. `burstiness`: draw the arrivals; nothing: the trace's own gaps.

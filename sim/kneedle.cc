@@ -10,7 +10,8 @@ constexpr std::size_t kFewestPoints = 4;
 constexpr int kStepsBetweenPoints = 64;
 
 // Hermite's cubic between points i and i + 1, at share t of the way.
-double value_between(std::span<const CurvePoint> curve, const std::vector<double>& slopes, std::size_t i, double t) {
+double value_between(std::span<const CurvePoint> curve, const std::vector<double>& slopes, std::size_t i,
+                     double t) {
   const double h = curve[i + 1].x - curve[i].x;
   const double u = 1 - t;
   return curve[i].y * (1 + 2 * t) * u * u + curve[i + 1].y * (1 + 2 * u) * t * t +

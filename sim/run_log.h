@@ -42,7 +42,8 @@ struct RunLog {
   std::size_t seed = 0;
   std::int64_t requests = 0;  ///< Planned.
   std::vector<RequestLine> lines;
-  std::vector<std::pair<std::int32_t, std::int64_t>> gaps;  ///< (request, ns between its tokens); only for an ITL SLO.
+  std::vector<std::pair<std::int32_t, std::int64_t>>
+      gaps;  ///< (request, ns between its tokens); only for an ITL SLO.
   StepAverages steps;
   RunSummary summary;
   bool stopped = false;  ///< The backlog had made the SLO unreachable.
@@ -61,7 +62,8 @@ class RunLogger final : public RunObserver {
 
   [[nodiscard]] bool wants_every_token() const override { return keep_gaps_; }
   void on_send(const RequestRecord& request) override;
-  void on_tokens(const RequestRecord& request, SimTime previous, SimTime at_client, std::int64_t num_tokens) override;
+  void on_tokens(const RequestRecord& request, SimTime previous, SimTime at_client,
+                 std::int64_t num_tokens) override;
   void on_request_end(const RequestRecord& request) override;
   void on_step(const StepRecord& step) override;
   void on_load(SimTime now, const engine::EngineLoad& load) override;

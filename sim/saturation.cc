@@ -74,7 +74,8 @@ TrendTest together_open(std::span<const RunLog> logs, std::size_t warm_up) {
       growth[j] += queue_at(j + 1) - queue_at(j);
     }
     arrivals += static_cast<double>(span);
-    completed += static_cast<double>(completions(log, log.lines[warm_up].sent_ns, log.lines[sent - 1].sent_ns).size());
+    completed +=
+        static_cast<double>(completions(log, log.lines[warm_up].sent_ns, log.lines[sent - 1].sent_ns).size());
   }
   test.keeps_up = !stopped;
   if (arrivals == 0) {
@@ -86,7 +87,8 @@ TrendTest together_open(std::span<const RunLog> logs, std::size_t warm_up) {
   }
   test.t = t_of(growth);
   test.throughput_share = completed / arrivals;
-  const bool matters = grown > std::max(kGrowthThatMatters * arrivals, kLeastGrowth * static_cast<double>(logs.size()));
+  const bool matters =
+      grown > std::max(kGrowthThatMatters * arrivals, kLeastGrowth * static_cast<double>(logs.size()));
   test.keeps_up = !stopped && !(matters && test.t > kTrendCriticalT);
   return test;
 }
@@ -134,13 +136,15 @@ std::optional<double> completion_rate(const RunLog& log) {
   if (sent < kFewestRequests) {
     return std::nullopt;
   }
-  const std::vector<std::int64_t> times = completions(log, log.lines[sent / 2].sent_ns, log.lines[sent - 1].sent_ns);
+  const std::vector<std::int64_t> times =
+      completions(log, log.lines[sent / 2].sent_ns, log.lines[sent - 1].sent_ns);
   if (times.size() < 2 || times.back() == times.front()) {
     return std::nullopt;
   }
   // Those of the first instant began the clock and are not counted: a step may complete many.
   const auto after_first = std::upper_bound(times.begin(), times.end(), times.front());
-  return static_cast<double>(times.end() - after_first) * 1e9 / static_cast<double>(times.back() - times.front());
+  return static_cast<double>(times.end() - after_first) * 1e9 /
+         static_cast<double>(times.back() - times.front());
 }
 
 }  // namespace kneepoint::sim

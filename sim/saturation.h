@@ -34,7 +34,7 @@ inline constexpr double kTrendCriticalT = 2.539;
 
 struct TrendTest {
   bool keeps_up = true;
-  double t = 0;               ///< Of the drift; closed loop: share of requests in flight that wait.
+  double t = 0;                 ///< Of the drift; closed loop: share of requests in flight that wait.
   double throughput_share = 1;  ///< Completions over arrivals, from the warm-up to the last arrival.
 };
 

@@ -23,6 +23,7 @@
 #include "sim/study_command.h"
 #include "sim/usage_error.h"
 #include "sim/verify_folder.h"
+#include "traces/one_line.h"
 
 namespace {
 
@@ -100,7 +101,7 @@ int main(int argc, char** argv) {
   try {
     return kneepoint::sim::run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "simulate: {}\n", error.what());
+    fmt::print(stderr, "simulate: {}\n", kneepoint::traces::one_line(error.what()));
     return 2;
   }
 }

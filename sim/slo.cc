@@ -20,8 +20,9 @@ constexpr double kEndless = std::numeric_limits<double>::infinity();
 constexpr double kLargestMargin = 20.0;
 constexpr double kNsPerMs = 1e6;
 
-constexpr std::array kMetrics{Choice<SloMetric>{"ttft", SloMetric::kTtft}, Choice<SloMetric>{"tpot", SloMetric::kTpot},
-                              Choice<SloMetric>{"itl", SloMetric::kItl}, Choice<SloMetric>{"e2el", SloMetric::kE2el}};
+constexpr std::array kMetrics{
+    Choice<SloMetric>{"ttft", SloMetric::kTtft}, Choice<SloMetric>{"tpot", SloMetric::kTpot},
+    Choice<SloMetric>{"itl", SloMetric::kItl}, Choice<SloMetric>{"e2el", SloMetric::kE2el}};
 
 std::optional<double> number_of(const std::string& text) {
   char* end = nullptr;
@@ -31,8 +32,10 @@ std::optional<double> number_of(const std::string& text) {
 }
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw UsageError(fmt::format(
-      "--slo '{}': write METRIC:STAT:MS, as in ttft:p99:500 or tpot:mean:50, or goodput:SHARE, as in goodput:0.95", text));
+  throw UsageError(
+      fmt::format("--slo '{}': write METRIC:STAT:MS, as in ttft:p99:500 or tpot:mean:50, or goodput:SHARE, "
+                  "as in goodput:0.95",
+                  text));
 }
 
 void read_stat(const std::string& text, const std::string& stat, SloLimit& limit) {
@@ -41,9 +44,11 @@ void read_stat(const std::string& text, const std::string& stat, SloLimit& limit
     return;
   }
   const std::optional<double> percentile =
-      stat == "median" ? std::optional(50.0) : (stat.rfind('p', 0) == 0 ? number_of(stat.substr(1)) : std::nullopt);
+      stat == "median" ? std::optional(50.0)
+                       : (stat.rfind('p', 0) == 0 ? number_of(stat.substr(1)) : std::nullopt);
   if (!percentile || *percentile < 0 || *percentile > 100) {
-    throw UsageError(fmt::format("--slo '{}': the statistic '{}' is not known; give mean, median or p0 to p100", text, stat));
+    throw UsageError(fmt::format(
+        "--slo '{}': the statistic '{}' is not known; give mean, median or p0 to p100", text, stat));
   }
   limit.percentile = *percentile;
 }
@@ -63,13 +68,16 @@ std::optional<double> ms_of(const RequestLine& line, SloMetric metric, const Log
     return (static_cast<double>(front_end) + view.slowdown * static_cast<double>(ns - front_end)) / kNsPerMs;
   };
   switch (metric) {
-    case SloMetric::kTtft: return stretched(line.ttft_ns, view.front_end_ns);
-    case SloMetric::kE2el: return stretched(line.e2e_ns, view.front_end_ns);
+    case SloMetric::kTtft:
+      return stretched(line.ttft_ns, view.front_end_ns);
+    case SloMetric::kE2el:
+      return stretched(line.e2e_ns, view.front_end_ns);
     case SloMetric::kTpot:
       return line.output_tokens > 1
                  ? std::optional(stretched(line.e2e_ns - line.ttft_ns, 0) / (line.output_tokens - 1))
                  : std::nullopt;
-    case SloMetric::kItl: break;  // Its gaps are kept apart.
+    case SloMetric::kItl:
+      break;  // Its gaps are kept apart.
   }
   return std::nullopt;
 }
@@ -86,7 +94,8 @@ bool is_good(const RequestLine& line, const GoodputLimits& limits, const LogView
 }  // namespace
 
 bool Slo::needs_gaps() const {
-  return std::any_of(limits.begin(), limits.end(), [](const SloLimit& limit) { return limit.metric == SloMetric::kItl; });
+  return std::any_of(limits.begin(), limits.end(),
+                     [](const SloLimit& limit) { return limit.metric == SloMetric::kItl; });
 }
 
 // More requests over the limit than the percentile allows miss it, however the run
@@ -119,7 +128,8 @@ void add_slo(const std::string& text, Slo& slo) {
   if (word == "goodput") {
     const std::optional<double> share = number_of(rest);
     if (!share || !(*share > 0) || *share > 1) {
-      throw UsageError(fmt::format("--slo '{}': a share of requests above 0, at most 1, is needed, as in goodput:0.95", text));
+      throw UsageError(fmt::format(
+          "--slo '{}': a share of requests above 0, at most 1, is needed, as in goodput:0.95", text));
     }
     slo.good_share = *share;
     slo.texts.push_back(text);
@@ -181,7 +191,8 @@ double percentile_of(const std::vector<double>& sorted, double percentile) {
   if (fraction == 0 || below + 1 == sorted.size()) {
     return sorted[below];
   }
-  return sorted[below + 1] == kEndless ? kEndless : sorted[below] + fraction * (sorted[below + 1] - sorted[below]);
+  return sorted[below + 1] == kEndless ? kEndless
+                                       : sorted[below] + fraction * (sorted[below + 1] - sorted[below]);
 }
 
 double good_share(const LogView& view, const GoodputLimits& limits) {

@@ -41,11 +41,12 @@ struct Slo {
   std::vector<SloLimit> limits;
   std::optional<double> good_share;  ///< Of requests within `good`.
   GoodputLimits good;
-  std::vector<std::string> texts;    ///< As written.
+  std::vector<std::string> texts;  ///< As written.
 
   [[nodiscard]] bool any() const { return !limits.empty() || good_share.has_value(); }
   [[nodiscard]] bool needs_gaps() const;
-  /// The tightest rule by which a run of `requests` can be stopped; nothing without a TTFT percentile or mean.
+  /// The tightest rule by which a run of `requests` can be stopped; nothing without a TTFT percentile or
+  /// mean.
   [[nodiscard]] std::optional<StopRule> stop_rule(std::int64_t requests) const;
 };
 

@@ -82,8 +82,9 @@ fs::path folder_of(const Options& options) {
 
 int verify(const std::string& folder) {
   const StudyVerdict verdict = verify_study(folder);
-  write_stdout(fmt::format("{}: {} of {} points in {} files, every checksum holds; {}\n", folder,
+  write_stdout(fmt::format("{}: {} of {} points in {} files, every checksum holds{}; {}\n", folder,
                            verdict.found, verdict.points, verdict.files,
+                           verdict.torn > 0 ? fmt::format(", {} cut short by a kill", verdict.torn) : "",
                            verdict.merged                    ? "merged"
                            : verdict.found == verdict.points ? "not merged yet: simulate study --merge"
                                                              : "run the study again to go on"));

@@ -27,6 +27,7 @@ void append_to_list(std::string& text, std::size_t& column, const Flag& flag) {
 std::string help_text() {
   std::string text =
       "simulate --trace FILE.pb [MODEL] [flags]: replay a workload through a simulated vLLM 0.32 server\n"
+      "simulate knee --trace FILE.pb [...]     : at which load the latency breaks, and what binds there\n"
       "simulate capacity [...]                 : what limits concurrency, as tables\n"
       "simulate compare A B                    : two results or configurations, paired by seed\n"
       "simulate explain [...]                  : what one step costs, operator by operator\n"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "traces/closest_name.h"
+#include "traces/one_line.h"
 #include "traces/subcommands.h"
 #include "traces/temporary_files.h"
 
@@ -77,7 +78,8 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
     return status;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "traces {}: {}\n", argc > 1 ? argv[1] : "", error.what());
+    fmt::print(stderr, "traces {}: {}\n", argc > 1 ? argv[1] : "",
+               kneepoint::traces::one_line(error.what()));
     return 2;
   }
 }

@@ -68,7 +68,8 @@ struct Rank {
 struct DeviceMemory {
   explicit DeviceMemory(std::int64_t bytes) {
     check_cuda(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc of a message");
-    check_cuda(cudaMemset(memory, 0x3c, static_cast<std::size_t>(bytes)), "cudaMemset");  // Small bf16 numbers.
+    check_cuda(cudaMemset(memory, 0x3c, static_cast<std::size_t>(bytes)),
+               "cudaMemset");  // Small bf16 numbers.
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -79,7 +80,8 @@ struct DeviceMemory {
 // Repeats that each rank times; all must take part in every one, so a rank that fails
 // before the barrier leaves it for good.
 template <class Library>
-void run_rank(const Library& nccl, Rank& rank, const AllReduceShape& shape, int repeats, std::barrier<>& all) {
+void run_rank(const Library& nccl, Rank& rank, const AllReduceShape& shape, int repeats,
+              std::barrier<>& all) {
   check_cuda(cudaSetDevice(rank.gpu), "cudaSetDevice");
   const DeviceMemory message(shape.bytes);
   StreamHandle stream;
@@ -96,7 +98,8 @@ void run_rank(const Library& nccl, Rank& rank, const AllReduceShape& shape, int 
   call();  // Connections are made at the first call.
   check_cuda(cudaStreamSynchronize(stream.get()), "the first all-reduce");
   Graph graph;
-  check_cuda(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  check_cuda(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+             "cudaStreamBeginCapture");
   for (int i = 0; i < kCalls; ++i) call();
   check_cuda(cudaStreamEndCapture(stream.get(), graph.to_fill()), "cudaStreamEndCapture");
   GraphExec exec;
@@ -178,7 +181,9 @@ namespace kneepoint::microbench {
 struct AllReduceBench::Library {};
 AllReduceBench::AllReduceBench() = default;
 AllReduceBench::~AllReduceBench() = default;
-std::string AllReduceBench::version() const { return ""; }
+std::string AllReduceBench::version() const {
+  return "";
+}
 Timing AllReduceBench::measure(const AllReduceShape&, const TimingOptions&) {
   throw ShapeSkipped("built without NCCL");
 }

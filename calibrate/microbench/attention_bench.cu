@@ -25,7 +25,7 @@ struct DecodeBatch {
   DecodePlan plan;
   std::vector<std::int32_t> tables;  // [copies][sequences][width], as uploaded.
   std::int64_t blocks = 0;
-  DecodeArguments arguments{};       // Of copy 0.
+  DecodeArguments arguments{};  // Of copy 0.
   std::int64_t table_stride = 0;
 };
 
@@ -43,8 +43,8 @@ std::vector<std::int32_t> scattered(std::int64_t n) {
   return ids;
 }
 
-std::vector<std::int32_t> block_tables(const std::vector<std::int32_t>& contexts, int copies, std::int64_t width,
-                                       const std::vector<std::int32_t>& ids) {
+std::vector<std::int32_t> block_tables(const std::vector<std::int32_t>& contexts, int copies,
+                                       std::int64_t width, const std::vector<std::int32_t>& ids) {
   std::vector<std::int32_t> tables;
   std::size_t next = 0;
   for (int copy = 0; copy < copies; ++copy) {
@@ -96,11 +96,19 @@ DecodeBatch take_batch(CudaBench& bench, const DecodeShape& s, int copies) {
   upload(table, batch.tables);
   upload(item_list, batch.plan.items);
   upload(first_item, batch.plan.first_item);
-  batch.arguments = {queries,      keys,      values,
-                     table,        item_list, first_item,
-                     outputs,      part_outputs, part_sums,
-                     static_cast<std::int32_t>(width), static_cast<std::int32_t>(s.heads),
-                     static_cast<std::int32_t>(s.kv_heads), softmax_scale()};
+  batch.arguments = {queries,
+                     keys,
+                     values,
+                     table,
+                     item_list,
+                     first_item,
+                     outputs,
+                     part_outputs,
+                     part_sums,
+                     static_cast<std::int32_t>(width),
+                     static_cast<std::int32_t>(s.heads),
+                     static_cast<std::int32_t>(s.kv_heads),
+                     softmax_scale()};
   return batch;
 }
 
@@ -187,8 +195,10 @@ void append(std::vector<double>& to, const std::vector<double>& from) {
 }  // namespace
 
 AttentionBench::AttentionBench(CudaBench& bench) : bench_(bench), cudnn_(CudnnAttention::open()) {
-  allow_shared(reinterpret_cast<const void*>(&decode_attention<Bf16Kv>), kDecodeSharedBytes, "decode_attention bf16");
-  allow_shared(reinterpret_cast<const void*>(&decode_attention<Fp8Kv>), kDecodeSharedBytes, "decode_attention fp8");
+  allow_shared(reinterpret_cast<const void*>(&decode_attention<Bf16Kv>), kDecodeSharedBytes,
+               "decode_attention bf16");
+  allow_shared(reinterpret_cast<const void*>(&decode_attention<Fp8Kv>), kDecodeSharedBytes,
+               "decode_attention fp8");
   allow_shared(reinterpret_cast<const void*>(&prefill_attention), kPrefillSharedBytes, "prefill_attention");
 }
 
@@ -202,7 +212,8 @@ Timing AttentionBench::measure(const DecodeShape& s, const TimingOptions& option
 }
 
 Timing AttentionBench::measure(const PrefillShape& s, const TimingOptions& options) {
-  const std::int64_t bytes = 4 * s.batch * (s.tokens * s.heads + (s.tokens + s.computed) * s.kv_heads) * kHeadSize;
+  const std::int64_t bytes =
+      4 * s.batch * (s.tokens * s.heads + (s.tokens + s.computed) * s.kv_heads) * kHeadSize;
   const int copies = bench_.copies_for(bytes);
   const PrefillBatch batch = take_prefill(bench_, s, copies);
   std::unique_ptr<CudnnAttention::Plan> plan;
@@ -249,9 +260,9 @@ Comparison AttentionBench::check_decode(const DecodeShape& s) {
         };
       };
       const std::int64_t row = sequence * s.heads + head;
-      append(expected, reference_attention(bf16_row(queries, row), batch.contexts[static_cast<std::size_t>(sequence)],
-                                           1 / std::sqrt(static_cast<double>(kHeadSize)), reader(keys),
-                                           reader(values)));
+      append(expected, reference_attention(
+                           bf16_row(queries, row), batch.contexts[static_cast<std::size_t>(sequence)],
+                           1 / std::sqrt(static_cast<double>(kHeadSize)), reader(keys), reader(values)));
       append(got, bf16_row(outputs, row));
     }
   }

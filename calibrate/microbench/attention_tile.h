@@ -86,16 +86,16 @@ template <class Kv>
 __device__ inline void start_warp(WarpState<Kv>& warp, const std::uint16_t* row_g,
                                   const std::uint16_t* row_g8) {
   const int t = lane_id() % 4;
-KP_UNROLL
+  KP_UNROLL
   for (int step = 0; step < kDimSteps; ++step) {
     warp.q[step][0] = row_g != nullptr ? query_pair<Kv>(row_g, step, 2 * t) : 0U;
     warp.q[step][1] = row_g8 != nullptr ? query_pair<Kv>(row_g8, step, 2 * t) : 0U;
     warp.q[step][2] = row_g != nullptr ? query_pair<Kv>(row_g, step, 2 * t + 8) : 0U;
     warp.q[step][3] = row_g8 != nullptr ? query_pair<Kv>(row_g8, step, 2 * t + 8) : 0U;
   }
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kOutputTiles; ++tile) {
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) warp.o[tile][i] = 0;
   }
   warp.m[0] = warp.m[1] = kMinusInfinity;
@@ -104,19 +104,20 @@ KP_UNROLL
 
 /// s[2p], s[2p + 1] = scores of keys 16p to 16p + 15.
 template <class Kv, int kKeys>
-__device__ inline void scores(float (&s)[kKeys / 8][4], const WarpState<Kv>& warp, const unsigned char* keys) {
+__device__ inline void scores(float (&s)[kKeys / 8][4], const WarpState<Kv>& warp,
+                              const unsigned char* keys) {
   const int lane = lane_id();
   const int row = (lane / 16) * 8 + lane % 8;
   const int odd_chunk = (lane / 8) % 2;
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kKeys / 8; ++tile) {
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) s[tile][i] = 0;
   }
   // A pair of chunks is 16 numbers of bf16, 32 of e4m3.
-KP_UNROLL
+  KP_UNROLL
   for (int pair = 0; pair < Kv::kRowBytes / (2 * kChunkBytes); ++pair) {
-KP_UNROLL
+    KP_UNROLL
     for (int p = 0; p < kKeys / 16; ++p) {
       std::uint32_t r[4];
       ldmatrix_x4(r, keys + tile_offset<Kv>(16 * p + row, 2 * pair + odd_chunk));
@@ -137,10 +138,10 @@ KP_UNROLL
 /// Masked scores are minus infinity. `scale` includes log2(e).
 template <class Kv, int kKeys>
 __device__ inline void soften(float (&s)[kKeys / 8][4], WarpState<Kv>& warp, float scale) {
-KP_UNROLL
+  KP_UNROLL
   for (int half = 0; half < 2; ++half) {
     float largest = kMinusInfinity;
-KP_UNROLL
+    KP_UNROLL
     for (int tile = 0; tile < kKeys / 8; ++tile) {
       largest = fmaxf(largest, fmaxf(s[tile][2 * half], s[tile][2 * half + 1]));
     }
@@ -150,9 +151,9 @@ KP_UNROLL
     const float shift = m == kMinusInfinity ? 0 : m;  // A row that has seen no key yet.
     const float correction = exp2_fast(warp.m[half] - shift);
     float sum = 0;
-KP_UNROLL
+    KP_UNROLL
     for (int tile = 0; tile < kKeys / 8; ++tile) {
-KP_UNROLL
+      KP_UNROLL
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         s[tile][i] = exp2_fast(s[tile][i] * scale - shift);
         sum += s[tile][i];
@@ -160,7 +161,7 @@ KP_UNROLL
     }
     warp.m[half] = m;
     warp.l[half] = warp.l[half] * correction + sum;
-KP_UNROLL
+    KP_UNROLL
     for (int tile = 0; tile < kOutputTiles; ++tile) {
       warp.o[tile][2 * half] *= correction;
       warp.o[tile][2 * half + 1] *= correction;
@@ -175,15 +176,15 @@ __device__ inline void accumulate(const float (&s)[kKeys / 8][4], WarpState<Kv>&
   const int lane = lane_id();
   const int row = ((lane / 8) % 2) * 8 + lane % 8;
   const int odd_chunk = lane / 16;
-KP_UNROLL
+  KP_UNROLL
   for (int p = 0; p < kKeys / 16; ++p) {
     std::uint32_t a[4];
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) {
       const float* from = s[2 * p + i / 2] + 2 * (i % 2);
       a[i] = Kv::kElementBytes == 2 ? pack_bf16(from[0], from[1]) : pack_f16(from[0], from[1]);
     }
-KP_UNROLL
+    KP_UNROLL
     for (int pair = 0; pair < Kv::kRowBytes / (2 * kChunkBytes); ++pair) {
       std::uint32_t r[4];
       ldmatrix_x4_transposed(r, values + tile_offset<Kv>(16 * p + row, 2 * pair + odd_chunk));
@@ -203,7 +204,7 @@ KP_UNROLL
 /// The four lanes of a row hold shares of its sum; afterwards each holds all of it.
 template <class Kv>
 __device__ inline void finish_sums(WarpState<Kv>& warp) {
-KP_UNROLL
+  KP_UNROLL
   for (int half = 0; half < 2; ++half) {
     warp.l[half] += shuffle_xor(warp.l[half], 1);
     warp.l[half] += shuffle_xor(warp.l[half], 2);

@@ -10,7 +10,8 @@ namespace kneepoint::microbench {
 
 namespace {
 
-constexpr std::array<const char*, 6> kOptions{"--budget-seconds", "--check", "--date", "--device", "--help", "--out"};
+constexpr std::array<const char*, 6> kOptions{"--budget-seconds", "--check", "--date",
+                                              "--device",         "--help",  "--out"};
 
 std::size_t edits_between(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -41,8 +42,9 @@ T number_of(const std::string& option, const std::string& text, T least, T most)
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most)) {
-    throw UsageError(option + " '" + text + "': a number from " + std::to_string(static_cast<long long>(least)) +
-                     " to " + std::to_string(static_cast<long long>(most)) + " is needed");
+    throw UsageError(option + " '" + text + "': a number from " +
+                     std::to_string(static_cast<long long>(least)) + " to " +
+                     std::to_string(static_cast<long long>(most)) + " is needed");
   }
   return value;
 }
@@ -140,28 +142,45 @@ CommandOptions parse_options(const std::vector<std::string>& arguments) {
 }
 
 const char* usage_text() {
-  return "Measures this machine's GPU for `calibrate fit-ops`: memory, matrix products, attention, row kernels,\n"
+  return "Measures this machine's GPU for `calibrate fit-ops`: memory, matrix products, attention, row "
+         "kernels,\n"
          "latencies and, with several GPUs, all-reduce.\n\n"
          "  gpu_microbench --out my-gpu.measurement.textproto\n\n"
          "  --out FILE             what to write (my-gpu.measurement.textproto)\n"
          "  --budget-seconds N     stop after N seconds, the most informative shapes come first (240)\n"
          "  --date YYYY-MM-DD      the day of the measurement (today, UTC)\n"
          "  --device N             which GPU (0)\n"
-         "  --check                compare the kernels with a reference in double instead; exit status 1 if wrong\n"
+         "  --check                compare the kernels with a reference in double instead; exit status 1 if "
+         "wrong\n"
          "  --help                 this\n\n"
          "Ctrl-C ends the measuring early; the file is valid and holds what was measured.\n";
 }
 
 std::vector<std::string> highlights(const Measurement& m) {
   std::vector<std::string> lines;
-  add_best(m, "memory read   %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kRead); }, lines);
-  add_best(m, "memory write  %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kWrite); }, lines);
-  add_best(m, "memory copy   %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kCopy); }, lines);
-  add_best(m, "GEMM bf16     %7.0f TFLOP/s", [](const auto& r) { return gemm_teraflops(r, Precision::kBf16); }, lines);
-  add_best(m, "GEMM fp8      %7.0f TFLOP/s", [](const auto& r) { return gemm_teraflops(r, Precision::kFp8); }, lines);
-  add_best(m, "decode bf16   %7.0f GB/s", [](const auto& r) { return decode_gigabytes_per_s(r, Precision::kBf16); }, lines);
-  add_best(m, "decode fp8    %7.0f GB/s", [](const auto& r) { return decode_gigabytes_per_s(r, Precision::kFp8); }, lines);
-  add_best(m, "prefill       %7.0f TFLOP/s", [](const auto& r) { return prefill_teraflops(r); }, lines);
+  add_best(
+      m, "memory read   %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kRead); },
+      lines);
+  add_best(
+      m, "memory write  %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kWrite); },
+      lines);
+  add_best(
+      m, "memory copy   %7.0f GB/s", [](const auto& r) { return gigabytes_per_s(r, MemoryOp::kCopy); },
+      lines);
+  add_best(
+      m, "GEMM bf16     %7.0f TFLOP/s", [](const auto& r) { return gemm_teraflops(r, Precision::kBf16); },
+      lines);
+  add_best(
+      m, "GEMM fp8      %7.0f TFLOP/s", [](const auto& r) { return gemm_teraflops(r, Precision::kFp8); },
+      lines);
+  add_best(
+      m, "decode bf16   %7.0f GB/s",
+      [](const auto& r) { return decode_gigabytes_per_s(r, Precision::kBf16); }, lines);
+  add_best(
+      m, "decode fp8    %7.0f GB/s", [](const auto& r) { return decode_gigabytes_per_s(r, Precision::kFp8); },
+      lines);
+  add_best(
+      m, "prefill       %7.0f TFLOP/s", [](const auto& r) { return prefill_teraflops(r); }, lines);
   return lines;
 }
 

@@ -11,7 +11,7 @@ namespace kneepoint::microbench {
 namespace {
 
 constexpr double kUsPerMs = 1000;
-constexpr int kMostCalls = 512;      // Of a graph.
+constexpr int kMostCalls = 512;          // Of a graph.
 constexpr double kLongestSeconds = 0.1;  // All repeats of one shape, where calls are long.
 
 double elapsed_ms(const Event& begin, const Event& end) {
@@ -45,7 +45,8 @@ GraphExec capture(cudaStream_t stream, int calls, const Enqueue& enqueue) {
   try {
     for (int i = 0; i < calls; ++i) enqueue(stream, i);
   } catch (...) {
-    cudaStreamEndCapture(stream, graph.to_fill());  // The stream must leave the capture; the first error counts.
+    cudaStreamEndCapture(stream,
+                         graph.to_fill());  // The stream must leave the capture; the first error counts.
     throw;
   }
   check_cuda(cudaStreamEndCapture(stream, graph.to_fill()), "cudaStreamEndCapture");
@@ -73,13 +74,18 @@ int CudaBench::copies_for(std::int64_t bytes) const {
 }
 
 unsigned CudaBench::stream_blocks() const {
-  constexpr std::int64_t kBlocksOfAnSm = 4;
-  return static_cast<unsigned>(facts.sm_count * kBlocksOfAnSm);
+  return static_cast<unsigned>(facts.sm_count * kStreamBlocksOfAnSm);
 }
 
-void CudaBench::fill_bf16(void* to, std::int64_t bytes) { fill<Fill::kBf16>(*this, to, bytes); }
-void CudaBench::fill_e4m3(void* to, std::int64_t bytes) { fill<Fill::kE4m3>(*this, to, bytes); }
-void CudaBench::fill_bits(void* to, std::int64_t bytes) { fill<Fill::kBits>(*this, to, bytes); }
+void CudaBench::fill_bf16(void* to, std::int64_t bytes) {
+  fill<Fill::kBf16>(*this, to, bytes);
+}
+void CudaBench::fill_e4m3(void* to, std::int64_t bytes) {
+  fill<Fill::kE4m3>(*this, to, bytes);
+}
+void CudaBench::fill_bits(void* to, std::int64_t bytes) {
+  fill<Fill::kBits>(*this, to, bytes);
+}
 
 Timing CudaBench::time(int copies, const Enqueue& enqueue, const TimingOptions& options) {
   const double us = rough_us(stream.get(), copies, enqueue);
@@ -168,12 +174,9 @@ RowBuffers take_rows(CudaBench& bench, const RowShape& shape, int copies) {
 
 void enqueue_rows(const RowShape& shape, const RowBuffers& rows, int copy, cudaStream_t on) {
   const auto blocks = static_cast<unsigned>(shape.rows);
-  const RowArguments arguments{rows.input + copy * rows.input_numbers,
-                               rows.weight,
-                               rows.residual + copy * rows.numbers,
-                               rows.output + copy * rows.numbers,
-                               rows.scales,
-                               static_cast<std::int32_t>(shape.columns)};
+  const RowArguments arguments{
+      rows.input + copy * rows.input_numbers, rows.weight, rows.residual + copy * rows.numbers,
+      rows.output + copy * rows.numbers,      rows.scales, static_cast<std::int32_t>(shape.columns)};
   if (shape.op == RowOp::kRmsNorm) rms_norm<<<blocks, kRowThreads, kRowSharedBytes, on>>>(arguments);
   if (shape.op == RowOp::kSiluAndMul) silu_and_mul<<<blocks, kRowThreads, 0, on>>>(arguments);
   if (shape.op == RowOp::kQuantise) quantise_e4m3<<<blocks, kRowThreads, kRowSharedBytes, on>>>(arguments);

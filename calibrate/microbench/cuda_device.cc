@@ -92,7 +92,8 @@ class CudaDevice final : public Device {
     std::size_t all = 0;
     check_cuda(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
     constexpr std::int64_t kMost = std::int64_t{32} << 30;
-    bench_.arena = std::make_unique<Arena>(std::min<std::int64_t>(kMost, static_cast<std::int64_t>(free) * 8 / 10));
+    bench_.arena =
+        std::make_unique<Arena>(std::min<std::int64_t>(kMost, static_cast<std::int64_t>(free) * 8 / 10));
     // Shapes are planned for what the arena can hold.
     bench_.facts.free_memory_bytes = bench_.arena->size();
   }
@@ -107,7 +108,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::vector<Comparison> check() override {
     std::vector<Comparison> all = gemm_->check();
     for (Comparison& comparison : attention_->check()) all.push_back(std::move(comparison));
-    for (const RowOp op : {RowOp::kSiluAndMul, RowOp::kQuantise, RowOp::kRmsNorm}) all.push_back(check_rows(op));
+    for (const RowOp op : {RowOp::kSiluAndMul, RowOp::kQuantise, RowOp::kRmsNorm})
+      all.push_back(check_rows(op));
     return all;
   }
 
@@ -171,7 +173,8 @@ Comparison CudaDevice::check_rows(RowOp op) {
         expected.push_back(silu(input[2 * row * columns + c]) * input[(2 * row + 1) * columns + c]);
       }
       if (op == RowOp::kRmsNorm) {
-        expected.push_back((input[i] + residual[i]) / std::sqrt(squares / static_cast<double>(columns) + 1e-6) * weight[c]);
+        expected.push_back((input[i] + residual[i]) /
+                           std::sqrt(squares / static_cast<double>(columns) + 1e-6) * weight[c]);
       }
     }
   }
@@ -183,9 +186,10 @@ Comparison CudaDevice::check_rows(RowOp op) {
 
 std::unique_ptr<Device> open_cuda_device(int index, std::vector<std::string>& notes) {
   int count = 0;
-  check_cuda(cudaGetDeviceCount(&count), "looking for a GPU");
+  check_cuda(cudaGetDeviceCount(&count), "no GPU can be used (is there a driver, as new as the toolkit?)");
   if (index < 0 || index >= count) {
-    throw DeviceError("--device " + std::to_string(index) + ": this machine has GPUs 0 to " + std::to_string(count - 1));
+    throw DeviceError("--device " + std::to_string(index) + ": this machine has GPUs 0 to " +
+                      std::to_string(count - 1));
   }
   return std::make_unique<CudaDevice>(index, notes);
 }

@@ -83,12 +83,14 @@ class Arena {
 
 template <class T>
 void upload(T* to, const std::vector<T>& from) {
-  check_cuda(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
+  check_cuda(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice),
+             "cudaMemcpy to the GPU");
 }
 template <class T>
 [[nodiscard]] std::vector<T> download(const T* from, std::int64_t count) {
   std::vector<T> to(static_cast<std::size_t>(count));
-  check_cuda(cudaMemcpy(to.data(), from, to.size() * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
+  check_cuda(cudaMemcpy(to.data(), from, to.size() * sizeof(T), cudaMemcpyDeviceToHost),
+             "cudaMemcpy from the GPU");
   return to;
 }
 

@@ -40,12 +40,14 @@ struct CudnnAttention::Library {
     return function != nullptr;
   }
   bool find_all() {
-    return find("cudnnCreate", create) && find("cudnnDestroy", destroy) && find("cudnnSetStream", set_stream) &&
-           find("cudnnGetVersion", get_version) && find("cudnnGetErrorString", error_string) &&
+    return find("cudnnCreate", create) && find("cudnnDestroy", destroy) &&
+           find("cudnnSetStream", set_stream) && find("cudnnGetVersion", get_version) &&
+           find("cudnnGetErrorString", error_string) &&
            find("cudnnBackendCreateDescriptor", create_descriptor) &&
            find("cudnnBackendDestroyDescriptor", destroy_descriptor) &&
-           find("cudnnBackendSetAttribute", set_attribute) && find("cudnnBackendGetAttribute", get_attribute) &&
-           find("cudnnBackendFinalize", finalize) && find("cudnnBackendExecute", execute);
+           find("cudnnBackendSetAttribute", set_attribute) &&
+           find("cudnnBackendGetAttribute", get_attribute) && find("cudnnBackendFinalize", finalize) &&
+           find("cudnnBackendExecute", execute);
   }
 };
 
@@ -58,7 +60,16 @@ class Refused : public std::runtime_error {
 };
 
 // Names of the tensors that have memory.
-enum Id : std::int64_t { kQueries = 1, kKeys, kValues, kOutputs, kScale, kMinusInfinity, kOffset, kFirstVirtual = 100 };
+enum Id : std::int64_t {
+  kQueries = 1,
+  kKeys,
+  kValues,
+  kOutputs,
+  kScale,
+  kMinusInfinity,
+  kOffset,
+  kFirstVirtual = 100
+};
 
 using Dims = std::array<std::int64_t, 4>;
 
@@ -80,7 +91,8 @@ class Descriptor {
   }
   template <class T>
   Descriptor& set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& values) {
-    check(cudnn_.set_attribute(descriptor_, name, type, static_cast<std::int64_t>(values.size()), values.data()),
+    check(cudnn_.set_attribute(descriptor_, name, type, static_cast<std::int64_t>(values.size()),
+                               values.data()),
           "attribute");
     return *this;
   }
@@ -115,16 +127,21 @@ class Builder {
     const Dims row_dims{s.batch, s.heads, s.tokens, 1};
     auto& q = stored(kQueries, {s.batch, s.heads, s.tokens, kDim},
                      {s.tokens * s.heads * kDim, kDim, s.heads * kDim, 1});
-    auto& k = stored(kKeys, {s.batch, s.kv_heads, kDim, keys}, {keys * s.kv_heads * kDim, kDim, 1, s.kv_heads * kDim});
-    auto& v = stored(kValues, {s.batch, s.kv_heads, keys, kDim}, {keys * s.kv_heads * kDim, kDim, s.kv_heads * kDim, 1});
+    auto& k = stored(kKeys, {s.batch, s.kv_heads, kDim, keys},
+                     {keys * s.kv_heads * kDim, kDim, 1, s.kv_heads * kDim});
+    auto& v = stored(kValues, {s.batch, s.kv_heads, keys, kDim},
+                     {keys * s.kv_heads * kDim, kDim, s.kv_heads * kDim, 1});
     auto& o = stored(kOutputs, {s.batch, s.heads, s.tokens, kDim},
                      {s.tokens * s.heads * kDim, kDim, s.heads * kDim, 1});
     auto& products = matmul(q, k, passing(score_dims, CUDNN_DATA_FLOAT));
     auto& scaled = pointwise(CUDNN_POINTWISE_MUL, products, &number(kScale, CUDNN_DATA_FLOAT), score_dims);
-    auto& rows = index(scaled, 2, score_dims);
-    auto& last_key = pointwise(CUDNN_POINTWISE_ADD, rows, &number(kOffset, CUDNN_DATA_INT32), score_dims, CUDNN_DATA_INT32);
+    auto* last_key = &index(scaled, 2, score_dims);
+    if (s.computed > 0) {
+      auto& offset = number(kOffset, CUDNN_DATA_INT32);
+      last_key = &pointwise(CUDNN_POINTWISE_ADD, *last_key, &offset, score_dims, CUDNN_DATA_INT32);
+    }
     auto& columns = index(scaled, 3, score_dims);
-    auto& seen = pointwise(CUDNN_POINTWISE_CMP_GE, last_key, &columns, score_dims, CUDNN_DATA_BOOLEAN);
+    auto& seen = pointwise(CUDNN_POINTWISE_CMP_GE, *last_key, &columns, score_dims, CUDNN_DATA_BOOLEAN);
     auto& masked = pointwise(CUDNN_POINTWISE_BINARY_SELECT, scaled, &number(kMinusInfinity, CUDNN_DATA_FLOAT),
                              score_dims, CUDNN_DATA_FLOAT, &seen);
     auto& largest = reduce(CUDNN_REDUCE_TENSOR_MAX, masked, row_dims);
@@ -296,8 +313,8 @@ std::unique_ptr<ReadyPlan<Library>> build_plan(const Library& cudnn, const Prefi
   finish_plan(cudnn, *ready, ask_heuristic(cudnn, *ready));
   std::int64_t bytes = 0;
   std::int64_t given = 0;
-  const cudnnStatus_t status = cudnn.get_attribute(ready->plan->get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                   CUDNN_TYPE_INT64, 1, &given, &bytes);
+  const cudnnStatus_t status = cudnn.get_attribute(
+      ready->plan->get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &given, &bytes);
   if (status != CUDNN_STATUS_SUCCESS) throw Refused(std::string("workspace: ") + cudnn.error_string(status));
   if (bytes > 0) ready->workspace = arena.take<unsigned char>(bytes);
   constexpr double kHeadSize = 128;
@@ -339,18 +356,19 @@ std::unique_ptr<CudnnAttention::Plan> CudnnAttention::plan(const PrefillShape& s
 void CudnnAttention::enqueue(const Plan& plan, const AttentionPointers& p, cudaStream_t on) {
   const auto& ready = static_cast<const ReadyPlan<Library>&>(plan);
   const auto check = [&](cudnnStatus_t status, const char* what) {
-    if (status != CUDNN_STATUS_SUCCESS) throw DeviceError(std::string(what) + ": " + library_->error_string(status));
+    if (status != CUDNN_STATUS_SUCCESS)
+      throw DeviceError(std::string(what) + ": " + library_->error_string(status));
   };
   check(library_->set_stream(library_->handle, on), "cudnnSetStream");
-  const std::array<std::int64_t, 7> ids{kQueries, kKeys, kValues, kOutputs, kScale, kMinusInfinity, kOffset};
   // The interface takes all as void*, and writes to the outputs only.
-  const std::array<void*, 7> pointers{const_cast<void*>(p.queries),
-                                      const_cast<void*>(p.keys),
-                                      const_cast<void*>(p.values),
-                                      p.outputs,
-                                      const_cast<float*>(&ready.scale),
-                                      const_cast<float*>(&ready.minus_infinity),
-                                      const_cast<std::int32_t*>(&ready.offset)};
+  std::vector<std::int64_t> ids{kQueries, kKeys, kValues, kOutputs, kScale, kMinusInfinity};
+  std::vector<void*> pointers{const_cast<void*>(p.queries),     const_cast<void*>(p.keys),
+                              const_cast<void*>(p.values),      p.outputs,
+                              const_cast<float*>(&ready.scale), const_cast<float*>(&ready.minus_infinity)};
+  if (ready.offset > 0) {  // Else the graph has no such tensor.
+    ids.push_back(kOffset);
+    pointers.push_back(const_cast<std::int32_t*>(&ready.offset));
+  }
   try {
     Descriptor<Library> pack(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
@@ -372,9 +390,15 @@ namespace kneepoint::microbench {
 struct CudnnAttention::Library {};
 CudnnAttention::CudnnAttention(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 CudnnAttention::~CudnnAttention() = default;
-std::unique_ptr<CudnnAttention> CudnnAttention::open() { return nullptr; }
-std::string CudnnAttention::version() const { return ""; }
-std::unique_ptr<CudnnAttention::Plan> CudnnAttention::plan(const PrefillShape&, Arena&) { return nullptr; }
+std::unique_ptr<CudnnAttention> CudnnAttention::open() {
+  return nullptr;
+}
+std::string CudnnAttention::version() const {
+  return "";
+}
+std::unique_ptr<CudnnAttention::Plan> CudnnAttention::plan(const PrefillShape&, Arena&) {
+  return nullptr;
+}
 void CudnnAttention::enqueue(const Plan&, const AttentionPointers&, cudaStream_t) {}
 
 }  // namespace kneepoint::microbench

@@ -25,10 +25,10 @@
 namespace kneepoint::microbench {
 
 struct DecodeArguments {
-  const std::uint16_t* queries;    ///< [sequence][head][128], bf16.
-  const unsigned char* keys;       ///< [block][KV head][16][128]
+  const std::uint16_t* queries;  ///< [sequence][head][128], bf16.
+  const unsigned char* keys;     ///< [block][KV head][16][128]
   const unsigned char* values;
-  const std::int32_t* block_table; ///< [sequence][table_width]
+  const std::int32_t* block_table;  ///< [sequence][table_width]
   const DecodeItem* items;
   const std::int32_t* first_item;  ///< [sequence + 1]
   std::uint16_t* outputs;          ///< [sequence][head][128], bf16.
@@ -37,7 +37,7 @@ struct DecodeArguments {
   std::int32_t table_width;
   std::int32_t num_heads;
   std::int32_t num_kv_heads;
-  float scale;                     ///< Of scores, log2(e) included.
+  float scale;  ///< Of scores, log2(e) included.
 };
 
 constexpr int kDecodeWarps = 4;
@@ -50,7 +50,8 @@ constexpr int kDecodeTile = 4096 / Kv::kRowBytes;
 
 constexpr int kDecodeStageBytes = 2 * 4096;
 constexpr int kDecodeSharedBytes = kDecodeWarps * kDecodeStages * kDecodeStageBytes;
-static_assert(kDecodeSharedBytes >= kDecodeWarps * kTileRows * (kHeadSize + 2) * 4, "warps meet in the same memory");
+static_assert(kDecodeSharedBytes >= kDecodeWarps * kTileRows * (kHeadSize + 2) * 4,
+              "warps meet in the same memory");
 
 /// One warp's walk over its tiles of an item.
 template <class Kv>
@@ -77,13 +78,13 @@ class DecodeLoader {
       fetch_block_ids(i);
       const int lane = lane_id();
       std::int64_t bases[kBlocks];
-KP_UNROLL
+      KP_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
         const std::int64_t id = shuffle_from(ids_[b], i % 32);
         bases[b] = (id * arguments_.num_kv_heads + kv_head_) * (kBlockSize * Kv::kRowBytes);
       }
       constexpr int kChunks = Kv::kRowBytes / kChunkBytes;  // Of a row.
-KP_UNROLL
+      KP_UNROLL
       for (int c = 0; c < kTile * kChunks / 32; ++c) {
         const int row = (c * 32 + lane) / kChunks;
         const int chunk = (c * 32 + lane) % kChunks;
@@ -104,9 +105,9 @@ KP_UNROLL
   // Each lane keeps the block ids of one of the next 32 tiles.
   __device__ void fetch_block_ids(int i) {
     if (i % 32 != 0) return;
-    const std::int32_t* table = arguments_.block_table +
-                                static_cast<std::int64_t>(item_.sequence) * arguments_.table_width;
-KP_UNROLL
+    const std::int32_t* table =
+        arguments_.block_table + static_cast<std::int64_t>(item_.sequence) * arguments_.table_width;
+    KP_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
       const int token = token_of(i + lane_id()) + b * kBlockSize;
       ids_[b] = token < item_.end ? table[token / kBlockSize] : 0;
@@ -126,9 +127,9 @@ template <int kKeys>
 __device__ inline void mask_tail(float (&s)[kKeys / 8][4], int token, int end) {
   if (token + kKeys <= end) return;
   const int t = lane_id() % 4;
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kKeys / 8; ++tile) {
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (token + 8 * tile + 2 * t + i % 2 >= end) s[tile][i] = kMinusInfinity;
     }
@@ -143,9 +144,9 @@ struct JoinedRow {
 };
 __device__ inline JoinedRow join_warps(const float* outputs, const float* sums, int row, int d) {
   JoinedRow joined{0, kMinusInfinity, 0};
-KP_UNROLL
+  KP_UNROLL
   for (int w = 0; w < kDecodeWarps; ++w) joined.m = fmaxf(joined.m, sums[2 * (w * kTileRows + row)]);
-KP_UNROLL
+  KP_UNROLL
   for (int w = 0; w < kDecodeWarps; ++w) {
     const int at = w * kTileRows + row;
     const float weight = exp2_fast(sums[2 * at] - joined.m);  // A warp without tiles: 2^-inf.
@@ -159,16 +160,16 @@ template <class Kv>
 __device__ inline void store_warp(const WarpState<Kv>& state, int warp, float* outputs, float* sums) {
   const int g = lane_id() / 4;
   const int t = lane_id() % 4;
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kOutputTiles; ++tile) {
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int row = warp * kTileRows + g + 8 * (i / 2);
       outputs[row * kHeadSize + Kv::dimension_of_output(tile, t, i % 2)] = state.o[tile][i];
     }
   }
   if (t == 0) {
-KP_UNROLL
+    KP_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = warp * kTileRows + g + 8 * half;
       sums[2 * row] = state.m[half];
@@ -192,11 +193,12 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_attention(const DecodeA
 
   const auto query_row = [&](int row) -> const std::uint16_t* {
     if (row >= rows) return nullptr;
-    const std::int64_t head = static_cast<std::int64_t>(item.sequence) * arguments.num_heads + first_head + row;
+    const std::int64_t head =
+        static_cast<std::int64_t>(item.sequence) * arguments.num_heads + first_head + row;
     return arguments.queries + head * kHeadSize;
   };
   DecodeLoader<Kv> loader(arguments, item, kv_head, warp, shared + warp * kDecodeStages * kDecodeStageBytes);
-KP_UNROLL
+  KP_UNROLL
   for (int i = 0; i < kDecodeStages - 1; ++i) loader.load(i);
   WarpState<Kv> state;
   start_warp(state, query_row(lane_id() / 4), query_row(lane_id() / 4 + 8));
@@ -220,8 +222,7 @@ KP_UNROLL
   float* sums = outputs + kDecodeWarps * kTileRows * kHeadSize;
   store_warp(state, warp, outputs, sums);
   __syncthreads();
-  const bool whole =
-      arguments.first_item[item.sequence + 1] - arguments.first_item[item.sequence] == 1;
+  const bool whole = arguments.first_item[item.sequence + 1] - arguments.first_item[item.sequence] == 1;
   const int d = static_cast<int>(threadIdx.x);
   for (int row = 0; row < rows; ++row) {
     const JoinedRow joined = join_warps(outputs, sums, row, d);

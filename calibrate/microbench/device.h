@@ -61,7 +61,7 @@ struct TimingOptions {
 /// How a kernel of ours compares with the reference in double.
 struct Comparison {
   std::string what;
-  double error = 0;    ///< Over the largest expected number.
+  double error = 0;  ///< Over the largest expected number.
   double allowed = 0;
 };
 

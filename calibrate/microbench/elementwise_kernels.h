@@ -15,7 +15,7 @@ constexpr int kNumbersAtOnce = 8;
 constexpr int kInt4Group = 128;
 
 __device__ inline void widen_8(const Vec16& in, float (&out)[kNumbersAtOnce]) {
-KP_UNROLL
+  KP_UNROLL
   for (int i = 0; i < 4; ++i) {
     out[2 * i] = bits_to_float(low_bf16(in.word[i]));
     out[2 * i + 1] = bits_to_float(high_bf16(in.word[i]));
@@ -23,7 +23,7 @@ KP_UNROLL
 }
 __device__ inline Vec16 narrow_8(const float (&in)[kNumbersAtOnce]) {
   Vec16 out;
-KP_UNROLL
+  KP_UNROLL
   for (int i = 0; i < 4; ++i) out.word[i] = pack_bf16(in[2 * i], in[2 * i + 1]);
   return out;
 }
@@ -31,7 +31,7 @@ KP_UNROLL
 // One value of each warp joined to one of the block; `slots` holds 32 floats.
 template <class Join>
 __device__ inline float join_block(float value, float* slots, const Join& join) {
-KP_UNROLL
+  KP_UNROLL
   for (int mask = 16; mask > 0; mask /= 2) value = join(value, shuffle_xor(value, mask));
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (lane_id() == 0) slots[warp] = value;
@@ -46,7 +46,7 @@ struct RowArguments {
   const std::uint16_t* weight;  ///< RMS norm: [columns].
   std::uint16_t* residual;      ///< RMS norm: read, and written with the sum.
   void* output;
-  float* scales;                ///< Quantisation: one a row.
+  float* scales;  ///< Quantisation: one a row.
   std::int32_t columns;
 };
 
@@ -64,14 +64,15 @@ __global__ void __launch_bounds__(kRowThreads) rms_norm(const RowArguments argum
     float r[kNumbersAtOnce];
     widen_8(input[i], x);
     widen_8(residual[i], r);
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce; ++j) {
       x[j] += r[j];
       squares += x[j] * x[j];
     }
     residual[i] = narrow_8(x);
   }
-  const float sum = join_block(squares, reinterpret_cast<float*>(shared), [](float a, float b) { return a + b; });
+  const float sum =
+      join_block(squares, reinterpret_cast<float*>(shared), [](float a, float b) { return a + b; });
   constexpr float kEpsilon = 1e-6F;
   const float scale = 1 / sqrtf(sum / static_cast<float>(arguments.columns) + kEpsilon);
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kRowThreads) {
@@ -79,7 +80,7 @@ KP_UNROLL
     float w[kNumbersAtOnce];
     widen_8(residual[i], x);  // This thread wrote it.
     widen_8(weight[i], w);
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce; ++j) x[j] *= scale * w[j];
     output[i] = narrow_8(x);
   }
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kRowThreads) silu_and_mul(const RowArguments a
     float u[kNumbersAtOnce];
     widen_8(gate[i], g);
     widen_8(up[i], u);
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce; ++j) g[j] = g[j] / (1 + exp2_fast(-g[j] * kLog2E)) * u[j];
     output[i] = narrow_8(g);
   }
@@ -113,17 +114,18 @@ __global__ void __launch_bounds__(kRowThreads) quantise_e4m3(const RowArguments 
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kRowThreads) {
     float x[kNumbersAtOnce];
     widen_8(input[i], x);
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce; ++j) largest = fmaxf(largest, fabsf(x[j]));
   }
-  largest = join_block(largest, reinterpret_cast<float*>(shared), [](float a, float b) { return fmaxf(a, b); });
+  largest =
+      join_block(largest, reinterpret_cast<float*>(shared), [](float a, float b) { return fmaxf(a, b); });
   constexpr float kLargestE4m3 = 448;
   const float scale = largest > 0 ? largest / kLargestE4m3 : 1;
   if (threadIdx.x == 0) arguments.scales[blockIdx.x] = scale;
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kRowThreads) {
     float x[kNumbersAtOnce];
     widen_8(input[i], x);
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce / 2; ++j) {
       output[i * (kNumbersAtOnce / 2) + j] = pack_e4m3(x[2 * j] / scale, x[2 * j + 1] / scale);
     }
@@ -131,9 +133,9 @@ KP_UNROLL
 }
 
 struct Int4Arguments {
-  const std::uint32_t* packed;   ///< [rows][columns / 8]: eight numbers, lowest first, each less 8.
-  const std::uint16_t* scales;   ///< [rows][columns / 128], bf16.
-  std::uint16_t* output;         ///< [rows][columns], bf16.
+  const std::uint32_t* packed;  ///< [rows][columns / 8]: eight numbers, lowest first, each less 8.
+  const std::uint16_t* scales;  ///< [rows][columns / 128], bf16.
+  std::uint16_t* output;        ///< [rows][columns], bf16.
   std::int32_t columns;
 };
 
@@ -148,7 +150,7 @@ __global__ void __launch_bounds__(kRowThreads) dequantise_int4(const Int4Argumen
         arguments.scales[row * (arguments.columns / kInt4Group) + i / kWordsOfAGroup];
     const float scale = bits_to_float(static_cast<std::uint32_t>(scale_bits) << 16);
     float x[kNumbersAtOnce];
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kNumbersAtOnce; ++j) {
       x[j] = static_cast<float>(static_cast<int>((eight >> (4 * j)) & 15U) - 8) * scale;
     }
@@ -156,9 +158,12 @@ KP_UNROLL
   }
 }
 
-// Memory by itself. Each thread has kInFlight 16-byte words on the way.
+// Memory by itself. Each thread has kInFlight 16-byte words on the way, so two blocks
+// of threads on an SM have 128 KiB: that fills any memory's pipes, and all blocks run
+// at once.
 
 constexpr int kStreamThreads = 512;
+constexpr int kStreamBlocksOfAnSm = 2;
 constexpr int kInFlight = 8;
 
 struct StreamArguments {
@@ -170,18 +175,19 @@ struct StreamArguments {
 enum class Stream { kRead, kWrite, kCopy };
 
 template <Stream kOp>
-__global__ void __launch_bounds__(kStreamThreads) stream(const StreamArguments arguments) {
+__global__ void __launch_bounds__(kStreamThreads, kStreamBlocksOfAnSm)
+    stream(const StreamArguments arguments) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kStreamThreads;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kStreamThreads + threadIdx.x;
   std::uint32_t all = 0;
   for (std::int64_t i = first; i < arguments.words; i += stride * kInFlight) {
     Vec16 words[kInFlight] = {};
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kInFlight; ++j) {
       const std::int64_t at = i + j * stride;
       if (kOp != Stream::kWrite && at < arguments.words) words[j] = arguments.from[at];
     }
-KP_UNROLL
+    KP_UNROLL
     for (int j = 0; j < kInFlight; ++j) {
       const std::int64_t at = i + j * stride;
       if (kOp == Stream::kRead) {

@@ -42,7 +42,7 @@ std::int64_t weight_bytes(const GemmShape& s) {
 }  // namespace
 
 struct GemmBench::Buffers {
-  unsigned char* weights = nullptr;      // copies x weight_bytes, each rounded up to 256.
+  unsigned char* weights = nullptr;  // copies x weight_bytes, each rounded up to 256.
   std::int64_t weight_stride = 0;
   std::uint16_t* wide_weights = nullptr;  // INT4: what the kernel widens to.
   std::uint16_t* input = nullptr;         // bf16; FP8 without quantisation: e4m3 in the same place.
@@ -83,7 +83,8 @@ GemmBench::Buffers GemmBench::take_buffers(const GemmShape& s, int copies) {
     bench_.fill_bits(buffers.weights, all);
     // The scales, behind the numbers of each copy, are bf16: random bits could be no numbers.
     for (int copy = 0; copy < copies; ++copy) {
-      bench_.fill_bf16(buffers.weights + copy * buffers.weight_stride + s.n * s.k / 2, 2 * s.n * (s.k / kInt4Group));
+      bench_.fill_bf16(buffers.weights + copy * buffers.weight_stride + s.n * s.k / 2,
+                       2 * s.n * (s.k / kInt4Group));
     }
     buffers.wide_weights = arena.take<std::uint16_t>(s.n * s.k);
   }
@@ -100,7 +101,8 @@ GemmBench::Plan GemmBench::plan(const GemmShape& s, const float* one) {
   const bool fp8 = s.precision == Precision::kFp8;
   const cudaDataType type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
   Plan plan;
-  check_cublas(cublasLtMatmulDescCreate(plan.desc.to_fill(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check_cublas(cublasLtMatmulDescCreate(plan.desc.to_fill(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
   if (fp8) {
@@ -113,14 +115,15 @@ GemmBench::Plan GemmBench::plan(const GemmShape& s, const float* one) {
   make_layout(plan.output, CUDA_R_16BF, s.n, s.m);
   Preference preference;
   check_cublas(cublasLtMatmulPreferenceCreate(preference.to_fill()), "cublasLtMatmulPreferenceCreate");
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                    &kWorkspaceBytes, sizeof kWorkspaceBytes),
-               "cublasLtMatmulPreferenceSetAttribute");
+  check_cublas(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                           &kWorkspaceBytes, sizeof kWorkspaceBytes),
+      "cublasLtMatmulPreferenceSetAttribute");
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.desc.get(), plan.weights.get(), plan.input.get(),
-                                     plan.output.get(), plan.output.get(), preference.get(), 1, &found, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_.get(), plan.desc.get(), plan.weights.get(), plan.input.get(), plan.output.get(),
+      plan.output.get(), preference.get(), 1, &found, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
     throw ShapeSkipped(std::string("cublasLt has no kernel for ") + name_of(s.precision) + " of this shape");
   }
@@ -129,7 +132,8 @@ GemmBench::Plan GemmBench::plan(const GemmShape& s, const float* one) {
   return plan;
 }
 
-void GemmBench::enqueue(const GemmShape& s, const Plan& plan, const Buffers& buffers, int copy, cudaStream_t on) {
+void GemmBench::enqueue(const GemmShape& s, const Plan& plan, const Buffers& buffers, int copy,
+                        cudaStream_t on) {
   const unsigned char* stored = buffers.weights + copy * buffers.weight_stride;
   const void* weights = stored;
   const void* input = buffers.input;
@@ -166,18 +170,22 @@ Timing GemmBench::measure(const GemmShape& s, const TimingOptions& options) {
 namespace {
 
 // A row of the operand that the product really read, as numbers.
-std::vector<double> weight_row(const GemmShape& s, const std::vector<unsigned char>& stored, std::int64_t row) {
+std::vector<double> weight_row(const GemmShape& s, const std::vector<unsigned char>& stored,
+                               std::int64_t row) {
   std::vector<double> numbers;
   for (std::int64_t i = 0; i < s.k; ++i) {
     const auto at = static_cast<std::size_t>(row * s.k + i);
     if (s.precision == Precision::kFp8) {
       numbers.push_back(decode(stored[at], kE4m3Format));
     } else if (s.precision == Precision::kBf16) {
-      numbers.push_back(decode(static_cast<std::uint16_t>(stored[2 * at] | stored[2 * at + 1] << 8), kBf16Format));
+      numbers.push_back(
+          decode(static_cast<std::uint16_t>(stored[2 * at] | stored[2 * at + 1] << 8), kBf16Format));
     } else {
       const int nibble = stored[at / 2] >> (4 * (at % 2)) & 15;
-      const auto scale = static_cast<std::size_t>(s.n * s.k / 2 + 2 * (row * (s.k / kInt4Group) + i / kInt4Group));
-      const double unit = decode(static_cast<std::uint16_t>(stored[scale] | stored[scale + 1] << 8), kBf16Format);
+      const auto scale =
+          static_cast<std::size_t>(s.n * s.k / 2 + 2 * (row * (s.k / kInt4Group) + i / kInt4Group));
+      const double unit =
+          decode(static_cast<std::uint16_t>(stored[scale] | stored[scale + 1] << 8), kBf16Format);
       // The kernel rounds the widened weight to bf16.
       numbers.push_back(decode(encode((nibble - 8) * unit, kBf16Format), kBf16Format));
     }
@@ -205,7 +213,8 @@ std::vector<Comparison> GemmBench::check() {
     const auto stored = download(buffers.weights + buffers.weight_stride, weight_bytes(s));
     const auto output = download(buffers.output, s.m * s.n);
     const auto wide = download(buffers.input, s.m * s.k);
-    const auto narrow = s.precision == Precision::kFp8 ? download(buffers.quantised, s.m * s.k) : std::vector<unsigned char>{};
+    const auto narrow = s.precision == Precision::kFp8 ? download(buffers.quantised, s.m * s.k)
+                                                       : std::vector<unsigned char>{};
     std::vector<double> expected;
     std::vector<double> got;
     for (std::int64_t n = 0; n < s.n; n += 7) {

@@ -38,12 +38,16 @@ namespace kneepoint::microbench {
 #define KP_UNROLL _Pragma("unroll")
 #define KP_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]
 
-__device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
+__device__ inline int lane_id() {
+  return static_cast<int>(threadIdx.x % 32);
+}
 
 __device__ inline float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
-__device__ inline int shuffle_from(int value, int lane) { return __shfl_sync(0xffffffffU, value, lane); }
+__device__ inline int shuffle_from(int value, int lane) {
+  return __shfl_sync(0xffffffffU, value, lane);
+}
 
 __device__ inline float exp2_fast(float x) {
   float y;
@@ -62,7 +66,9 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
                "r"(bytes)
                : "memory");
 }
-__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+__device__ inline void copy_async_commit() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
 template <int kPending>
 __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
@@ -113,7 +119,9 @@ __device__ inline std::uint16_t pack_e4m3(float low, float high) {
   return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
 }
 
-__device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
+__device__ inline float bits_to_float(std::uint32_t bits) {
+  return __uint_as_float(bits);
+}
 
 }  // namespace kneepoint::microbench
 
@@ -122,8 +130,12 @@ __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_flo
 namespace kneepoint::microbench {
 
 /// bf16 is the upper half of a float: widening is a shift.
-__host__ __device__ inline std::uint32_t low_bf16(std::uint32_t pair) { return pair << 16; }
-__host__ __device__ inline std::uint32_t high_bf16(std::uint32_t pair) { return pair & 0xffff0000U; }
+__host__ __device__ inline std::uint32_t low_bf16(std::uint32_t pair) {
+  return pair << 16;
+}
+__host__ __device__ inline std::uint32_t high_bf16(std::uint32_t pair) {
+  return pair & 0xffff0000U;
+}
 
 /// Four e4m3 bytes (b0 lowest) as f16 pairs (b0, b2) and (b1, b3), each number
 /// times 2^-8: both formats put the sign first and the exponent behind it, and a
@@ -133,7 +145,11 @@ constexpr float kE4m3Unit = 256;
 __host__ __device__ inline std::uint32_t widen_e4m3(std::uint32_t pair) {
   return ((pair & 0x00800080U) << 8) | ((pair & 0x007f007fU) << 7);
 }
-__host__ __device__ inline std::uint32_t even_e4m3(std::uint32_t four) { return widen_e4m3(four); }
-__host__ __device__ inline std::uint32_t odd_e4m3(std::uint32_t four) { return widen_e4m3(four >> 8); }
+__host__ __device__ inline std::uint32_t even_e4m3(std::uint32_t four) {
+  return widen_e4m3(four);
+}
+__host__ __device__ inline std::uint32_t odd_e4m3(std::uint32_t four) {
+  return widen_e4m3(four >> 8);
+}
 
 }  // namespace kneepoint::microbench

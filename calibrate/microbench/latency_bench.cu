@@ -70,11 +70,19 @@ Timing measure_latency(CudaBench& bench, const LatencyShape& shape, const Timing
   const auto wait = [stream] { wait_for(stream); };
   switch (shape.op) {
     case LatencyOp::kKernelLaunch:
-      return on_the_cpu(bench, options, [&] { launch_nothing(stream); wait_for(stream); }, nothing);
+      return on_the_cpu(
+          bench, options,
+          [&] {
+            launch_nothing(stream);
+            wait_for(stream);
+          },
+          nothing);
     case LatencyOp::kKernelLaunchCall:
-      return on_the_cpu(bench, options, [&] { launch_nothing(stream); }, wait);
+      return on_the_cpu(
+          bench, options, [&] { launch_nothing(stream); }, wait);
     case LatencyOp::kGraphNode: {
-      Timing timing = bench.time(1, [](cudaStream_t on, int) { launch_nothing(on); }, options);
+      Timing timing = bench.time(
+          1, [](cudaStream_t on, int) { launch_nothing(on); }, options);
       timing.implementation = "driver";
       return timing;
     }
@@ -89,7 +97,8 @@ Timing measure_latency(CudaBench& bench, const LatencyShape& shape, const Timing
           nothing);
     }
     case LatencyOp::kHostToDevice:
-    case LatencyOp::kDeviceToHost: break;
+    case LatencyOp::kDeviceToHost:
+      break;
   }
   const bool to_device = shape.op == LatencyOp::kHostToDevice;
   const PinnedPage page;
@@ -99,7 +108,8 @@ Timing measure_latency(CudaBench& bench, const LatencyShape& shape, const Timing
       [&] {
         void* to = to_device ? memory : page.get();
         const void* from = to_device ? page.get() : memory;
-        check_cuda(cudaMemcpyAsync(to, from, PinnedPage::kBytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+        check_cuda(cudaMemcpyAsync(to, from, PinnedPage::kBytes, cudaMemcpyDefault, stream),
+                   "cudaMemcpyAsync");
         wait_for(stream);
       },
       nothing);

@@ -5,6 +5,7 @@
 
 namespace kneepoint::microbench {
 
-[[nodiscard]] Timing measure_latency(CudaBench& bench, const LatencyShape& shape, const TimingOptions& options);
+[[nodiscard]] Timing measure_latency(CudaBench& bench, const LatencyShape& shape,
+                                     const TimingOptions& options);
 
 }  // namespace kneepoint::microbench

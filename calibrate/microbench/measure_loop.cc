@@ -21,8 +21,8 @@ std::string reason_to_stop(const LoopOptions& options, const LoopWorld& world, d
 }
 
 bool usable(const Timing& timing) {
-  return !timing.us.empty() &&
-         std::all_of(timing.us.begin(), timing.us.end(), [](double us) { return std::isfinite(us) && us > 0; });
+  return !timing.us.empty() && std::all_of(timing.us.begin(), timing.us.end(),
+                                           [](double us) { return std::isfinite(us) && us > 0; });
 }
 
 }  // namespace
@@ -51,7 +51,8 @@ void measure_all(Device& device, const std::vector<Shape>& shapes, const LoopOpt
     measurement.seconds = now - begin;
     measurement.ended_by = reason_to_stop(options, world, now - begin);
     if (!measurement.ended_by.empty()) break;
-    if (world.progress) world.progress(progress_line(done, all, seconds_left(now - begin, options.budget_seconds, done, all)));
+    if (world.progress)
+      world.progress(progress_line(done, all, seconds_left(now - begin, options.budget_seconds, done, all)));
     try {
       Timing timing = device.measure(shape, options.timing);
       if (!usable(timing)) throw DeviceError(describe(shape) + ": a time is not positive");

@@ -19,7 +19,7 @@ struct LoopOptions {
 
 /// Where the world enters.
 struct LoopWorld {
-  std::function<double()> seconds;                        ///< A clock that never goes back.
+  std::function<double()> seconds;  ///< A clock that never goes back.
   std::function<bool()> interrupted;
   std::function<void(const Measurement&)> write;          ///< Called now and then, and at the end.
   std::function<void(const std::string& line)> progress;  ///< A line for the terminal; may be empty.

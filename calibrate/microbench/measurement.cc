@@ -32,7 +32,9 @@ std::string quoted(const std::string& text) {
 // Fields one after the other, those with nothing to say left out.
 class Fields {
  public:
-  Fields& add(const char* name, const std::string& text) { return text.empty() ? *this : raw(name, quoted(text)); }
+  Fields& add(const char* name, const std::string& text) {
+    return text.empty() ? *this : raw(name, quoted(text));
+  }
   Fields& add(const char* name, double value) { return value == 0 ? *this : raw(name, number(value)); }
   Fields& add(const char* name, std::int64_t value) { return value == 0 ? *this : raw(name, number(value)); }
   Fields& add(const char* name, bool value) { return value ? raw(name, "true") : *this; }
@@ -107,7 +109,8 @@ struct ShapeText {
 std::string facts_text(const DeviceFacts& f) {
   return Fields()
       .add("name", f.name)
-      .add("compute_capability", std::to_string(f.capability_major) + "." + std::to_string(f.capability_minor))
+      .add("compute_capability",
+           std::to_string(f.capability_major) + "." + std::to_string(f.capability_minor))
       .add("sm_count", f.sm_count)
       .add("l2_bytes", f.l2_bytes)
       .add("memory_bytes", f.memory_bytes)
@@ -172,7 +175,8 @@ std::string measurement_text(const Measurement& m) {
           "\nended_by: " + quoted(m.ended_by.empty() ? "still running" : m.ended_by) + "\n";
   text += "gpu { " + facts_text(m.facts) + " }\n";
   for (const SkippedShapes& s : m.skipped) {
-    text += "skipped { " + Fields().add("why", s.why).add("count", s.count).add("first", s.first).text() + " }\n";
+    text +=
+        "skipped { " + Fields().add("why", s.why).add("count", s.count).add("first", s.first).text() + " }\n";
   }
   for (const MeasuredRow& row : m.rows) text += row_text(row);
   return text;

@@ -29,7 +29,8 @@ struct Measurement {
   DeviceFacts facts;
   std::int64_t planned = 0;
   double seconds = 0;
-  std::string ended_by;  ///< "all shapes measured", "budget", "interrupted", "error: ..."; empty while it runs.
+  std::string
+      ended_by;  ///< "all shapes measured", "budget", "interrupted", "error: ..."; empty while it runs.
   std::vector<MeasuredRow> rows;
   std::vector<SkippedShapes> skipped;
 

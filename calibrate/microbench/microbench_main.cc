@@ -44,7 +44,8 @@ int check(Device& device) {
   int wrong = 0;
   for (const Comparison& c : device.check()) {
     const bool good = c.error <= c.allowed;
-    std::printf("%-5s %-70s error %.2g, allowed %.2g\n", good ? "good" : "WRONG", c.what.c_str(), c.error, c.allowed);
+    std::printf("%-5s %-70s error %.2g, allowed %.2g\n", good ? "good" : "WRONG", c.what.c_str(), c.error,
+                c.allowed);
     if (!good) ++wrong;
   }
   std::printf("%s\n", wrong == 0 ? "all kernels agree with the reference" : "some kernels are wrong");
@@ -52,10 +53,11 @@ int check(Device& device) {
 }
 
 void print_summary(const Measurement& m) {
-  std::printf("%zu of %lld shapes in %.0f s (%s)\n", m.rows.size(), static_cast<long long>(m.planned), m.seconds,
-              m.ended_by.c_str());
+  std::printf("%zu of %lld shapes in %.0f s (%s)\n", m.rows.size(), static_cast<long long>(m.planned),
+              m.seconds, m.ended_by.c_str());
   for (const SkippedShapes& s : m.skipped) {
-    std::printf("skipped %lld: %s (first: %s)\n", static_cast<long long>(s.count), s.why.c_str(), s.first.c_str());
+    std::printf("skipped %lld: %s (first: %s)\n", static_cast<long long>(s.count), s.why.c_str(),
+                s.first.c_str());
   }
   for (const std::string& line : highlights(m)) std::printf("%s\n", line.c_str());
 }

@@ -28,8 +28,7 @@ double decode(std::uint16_t bits, const NumberFormat& format) {
   const int exponent = (bits >> format.mantissa_bits) & ((1 << format.exponent_bits) - 1);
   const bool negative = ((bits >> (format.mantissa_bits + format.exponent_bits)) & 1) != 0;
   const int whole = exponent == 0 ? mantissa : mantissa + (1 << format.mantissa_bits);
-  const double size =
-      std::ldexp(whole, std::max(exponent, 1) - bias_of(format) - format.mantissa_bits);
+  const double size = std::ldexp(whole, std::max(exponent, 1) - bias_of(format) - format.mantissa_bits);
   return negative ? -size : size;
 }
 

@@ -22,8 +22,8 @@ struct Reason {
 };
 // Idle (bit 0) is no reason: the clock is asked for between two kernels.
 constexpr std::array kReasons{
-    Reason{0x2, "application clocks"},  Reason{0x4, "power cap"},         Reason{0x8, "hardware slowdown"},
-    Reason{0x10, "sync boost"},         Reason{0x20, "thermal"},          Reason{0x40, "hardware thermal"},
+    Reason{0x2, "application clocks"},    Reason{0x4, "power cap"},        Reason{0x8, "hardware slowdown"},
+    Reason{0x10, "sync boost"},           Reason{0x20, "thermal"},         Reason{0x40, "hardware thermal"},
     Reason{0x80, "hardware power brake"}, Reason{0x100, "display clocks"},
 };
 
@@ -61,10 +61,12 @@ struct Nvml::Library {
     return find(handle, "nvmlInit_v2", init) && find(handle, "nvmlShutdown", shutdown) &&
            find(handle, "nvmlDeviceGetHandleByPciBusId_v2", by_bus_id) &&
            find(handle, "nvmlSystemGetDriverVersion", driver_version) &&
-           find(handle, "nvmlDeviceGetClockInfo", clock) && find(handle, "nvmlDeviceGetMaxClockInfo", max_clock) &&
+           find(handle, "nvmlDeviceGetClockInfo", clock) &&
+           find(handle, "nvmlDeviceGetMaxClockInfo", max_clock) &&
            (find(handle, "nvmlDeviceGetCurrentClocksEventReasons", reasons) ||
             find(handle, "nvmlDeviceGetCurrentClocksThrottleReasons", reasons)) &&
-           find(handle, "nvmlDeviceGetTemperature", temperature) && find(handle, "nvmlDeviceGetPowerUsage", power) &&
+           find(handle, "nvmlDeviceGetTemperature", temperature) &&
+           find(handle, "nvmlDeviceGetPowerUsage", power) &&
            find(handle, "nvmlDeviceGetEnforcedPowerLimit", power_limit) &&
            find(handle, "nvmlDeviceGetPowerManagementDefaultLimit", default_power_limit) &&
            find(handle, "nvmlDeviceGetEccMode", ecc);
@@ -103,7 +105,8 @@ void Nvml::add_facts(DeviceFacts& facts) const {
   unsigned value = 0;
   if (library_->max_clock(library_->device, kClockSm, &value) == 0) facts.max_sm_clock_mhz = value;
   if (library_->power_limit(library_->device, &value) == 0) facts.power_limit_w = value * kMilli;
-  if (library_->default_power_limit(library_->device, &value) == 0) facts.default_power_limit_w = value * kMilli;
+  if (library_->default_power_limit(library_->device, &value) == 0)
+    facts.default_power_limit_w = value * kMilli;
   int now = 0;
   int next = 0;
   if (library_->ecc(library_->device, &now, &next) == 0) facts.ecc = now != 0;

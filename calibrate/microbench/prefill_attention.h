@@ -22,12 +22,12 @@ struct PrefillArguments {
   const std::uint16_t* queries;  ///< [sequence][token][head][128], bf16.
   const std::uint16_t* keys;     ///< [sequence][computed + token][KV head][128]
   const std::uint16_t* values;
-  std::uint16_t* outputs;        ///< As queries.
+  std::uint16_t* outputs;  ///< As queries.
   std::int32_t tokens;
   std::int32_t computed;
   std::int32_t num_heads;
   std::int32_t num_kv_heads;
-  float scale;                   ///< Of scores, log2(e) included.
+  float scale;  ///< Of scores, log2(e) included.
 };
 
 constexpr int kPrefillWarps = 4;
@@ -38,11 +38,11 @@ constexpr int kPrefillTileBytes = kPrefillKeys * Bf16Kv::kRowBytes;
 constexpr int kPrefillSharedBytes = 2 * 2 * kPrefillTileBytes;
 
 /// Starts the copy of keys [first, first + 64) and their values; zeros at or past `end`.
-__device__ inline void load_keys(const PrefillArguments& arguments, std::int64_t sequence, int kv_head, int first,
-                                 int end, unsigned char* stage) {
+__device__ inline void load_keys(const PrefillArguments& arguments, std::int64_t sequence, int kv_head,
+                                 int first, int end, unsigned char* stage) {
   constexpr int kChunks = Bf16Kv::kRowBytes / kChunkBytes;
   const auto thread = static_cast<int>(threadIdx.x);
-KP_UNROLL
+  KP_UNROLL
   for (int c = 0; c < kPrefillKeys * kChunks / kPrefillThreads; ++c) {
     const int row = (c * kPrefillThreads + thread) / kChunks;
     const int chunk = (c * kPrefillThreads + thread) % kChunks;
@@ -61,9 +61,9 @@ KP_UNROLL
 /// the computed tokens; `key` the tile's first.
 __device__ inline void mask_causal(float (&s)[kPrefillKeys / 8][4], int query, int key) {
   const int t = lane_id() % 4;
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kPrefillKeys / 8; ++tile) {
-KP_UNROLL
+    KP_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (key + 8 * tile + 2 * t + i % 2 > query + 8 * (i / 2)) s[tile][i] = kMinusInfinity;
     }
@@ -73,7 +73,7 @@ KP_UNROLL
 __device__ inline void store_prefill(const WarpState<Bf16Kv>& state, std::uint16_t* row, int half) {
   const int t = lane_id() % 4;
   const float over = 1 / state.l[half];
-KP_UNROLL
+  KP_UNROLL
   for (int tile = 0; tile < kOutputTiles; ++tile) {
     const std::uint32_t pair = pack_bf16(state.o[tile][2 * half] * over, state.o[tile][2 * half + 1] * over);
     *reinterpret_cast<std::uint32_t*>(row + Bf16Kv::dimension_of_output(tile, t, 0)) = pair;
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kPrefillThreads) prefill_attention(const Prefi
     return ((sequence * arguments.tokens + token) * arguments.num_heads + head) * kHeadSize;
   };
 
-  const int last_query = first_query + kPrefillQueries < arguments.tokens ? first_query + kPrefillQueries
-                                                                          : arguments.tokens;
+  const int last_query =
+      first_query + kPrefillQueries < arguments.tokens ? first_query + kPrefillQueries : arguments.tokens;
   const int tiles = (arguments.computed + last_query + kPrefillKeys - 1) / kPrefillKeys;
   load_keys(arguments, sequence, kv_head, 0, end, shared);
   WarpState<Bf16Kv> state;

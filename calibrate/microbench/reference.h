@@ -11,8 +11,9 @@ namespace kneepoint::microbench {
 using RowReader = std::function<double(int token, int d)>;
 
 /// sum over tokens of softmax(scale q k) v, for one query over the first `tokens` tokens.
-[[nodiscard]] std::vector<double> reference_attention(const std::vector<double>& query, int tokens, double scale,
-                                                      const RowReader& key, const RowReader& value);
+[[nodiscard]] std::vector<double> reference_attention(const std::vector<double>& query, int tokens,
+                                                      double scale, const RowReader& key,
+                                                      const RowReader& value);
 
 /// sum over k of x[i] w[i].
 [[nodiscard]] double reference_dot(const std::vector<double>& x, const std::vector<double>& w);

@@ -11,7 +11,7 @@ constexpr int kRowSharedBytes = 32 * 4;  ///< One float a warp.
 [[nodiscard]] Timing measure_rows(CudaBench& bench, const RowShape& shape, const TimingOptions& options);
 
 struct RowBuffers {
-  std::int64_t numbers = 0;        ///< Of one copy's output.
+  std::int64_t numbers = 0;  ///< Of one copy's output.
   std::int64_t input_numbers = 0;
   std::uint16_t* input = nullptr;
   std::uint16_t* residual = nullptr;

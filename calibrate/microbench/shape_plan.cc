@@ -45,7 +45,7 @@ constexpr std::array kLayers{
 };
 constexpr int kLayersOfALevel = 4;
 
-constexpr std::array<std::int64_t, 21> kTokens{1,   2,   4,   8,   16,   24,   32,   48,   64,   96,   128,
+constexpr std::array<std::int64_t, 21> kTokens{1,   2,   4,   8,   16,   24,   32,   48,   64,    96,   128,
                                                192, 256, 384, 512, 1024, 2048, 4096, 8192, 12288, 16384};
 constexpr std::array<std::int64_t, 9> kSequences{1, 2, 4, 8, 16, 32, 64, 128, 256};
 constexpr std::array<std::int64_t, 9> kContexts{64, 256, 512, 1024, 2048, 4096, 8192, 32768, 131072};
@@ -56,7 +56,7 @@ struct Heads {
   std::int64_t kv;
 };
 // 8B; 70B at TP 8; 70B; 7B without groups; Qwen2.5 7B; Qwen3 14B; 8B at TP 4.
-constexpr std::array kHeads{Heads{32, 8}, Heads{8, 1}, Heads{64, 8}, Heads{32, 32},
+constexpr std::array kHeads{Heads{32, 8}, Heads{8, 1},  Heads{64, 8}, Heads{32, 32},
                             Heads{28, 4}, Heads{40, 8}, Heads{8, 2}};
 
 struct Candidate {
@@ -72,8 +72,7 @@ std::vector<int> levels_of(const Axis& axis) {
 
 Family memory_family(const DeviceFacts& facts) {
   Family family;
-  const std::array<std::int64_t, 11> sizes{2,  8,   16,  32,   64,  128,
-                                           256, 512, 1024, 2048, 4096};
+  const std::array<std::int64_t, 11> sizes{2, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   const std::vector<int> levels = levels_of(sizes);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (4 * sizes[i] * kMi > facts.free_memory_bytes) continue;
@@ -145,7 +144,8 @@ Family prefill_family(const DeviceFacts& facts) {
           const std::int64_t keys = shape.tokens + shape.computed;
           constexpr std::int64_t kMostPairs = std::int64_t{1} << 35;  // 16 TFLOP.
           if (shape.batch * shape.heads * shape.tokens * keys > kMostPairs) continue;
-          if (shape.batch * keys * (shape.heads + shape.kv_heads) * 1024 > facts.free_memory_bytes / 2) continue;
+          if (shape.batch * keys * (shape.heads + shape.kv_heads) * 1024 > facts.free_memory_bytes / 2)
+            continue;
           const int level = levels[i] + static_cast<int>(h + c + b);
           if (level <= 6) family.push_back({shape, level});
         }
@@ -181,7 +181,7 @@ Family latency_family() {
 
 Family all_reduce_family(const DeviceFacts& facts) {
   Family family;
-  const std::array<std::int64_t, 13> sizes{1,   4,    8,    16,   32,    64,    128,
+  const std::array<std::int64_t, 13> sizes{1,   4,    8,    16,    32,    64,    128,
                                            256, 1024, 4096, 16384, 65536, 262144};  // KiB
   const std::vector<int> levels = levels_of(sizes);
   for (const std::int64_t gpus : {2, 4, 8}) {
@@ -242,7 +242,8 @@ std::vector<Shape> plan_shapes(const DeviceFacts& facts) {
   Family int4 = gemm_family(facts, Precision::kInt4);
   std::erase_if(int4, [](const Candidate& c) { return c.level > 2; });
   place(std::move(int4), all);
-  std::stable_sort(all.begin(), all.end(), [](const Placed& a, const Placed& b) { return a.place < b.place; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Placed& a, const Placed& b) { return a.place < b.place; });
   std::vector<Shape> shapes;
   for (Placed& placed : all) shapes.push_back(placed.shape);
   return shapes;

@@ -28,7 +28,8 @@ struct Describe {
   }
   std::string operator()(const PrefillShape& s) const {
     return "prefill attention batch=" + number(s.batch) + " tokens=" + number(s.tokens) +
-           " computed=" + number(s.computed) + " heads=" + number(s.heads) + " kv_heads=" + number(s.kv_heads);
+           " computed=" + number(s.computed) + " heads=" + number(s.heads) +
+           " kv_heads=" + number(s.kv_heads);
   }
   std::string operator()(const RowShape& s) const {
     return std::string(name_of(s.op)) + " rows=" + number(s.rows) + " columns=" + number(s.columns);
@@ -59,9 +60,12 @@ std::int64_t kv_bytes(const DecodeShape& shape) {
 std::int64_t bytes_moved(const RowShape& shape) {
   const std::int64_t numbers = shape.rows * shape.columns;
   switch (shape.op) {
-    case RowOp::kRmsNorm: return 8 * numbers + 2 * shape.columns;  // Input, residual, both written; the weight.
-    case RowOp::kSiluAndMul: return 6 * numbers;                    // Two halves read, one written.
-    case RowOp::kQuantise: return 3 * numbers + 4 * shape.rows;     // Read, written in one byte; scales.
+    case RowOp::kRmsNorm:
+      return 8 * numbers + 2 * shape.columns;  // Input, residual, both written; the weight.
+    case RowOp::kSiluAndMul:
+      return 6 * numbers;  // Two halves read, one written.
+    case RowOp::kQuantise:
+      return 3 * numbers + 4 * shape.rows;  // Read, written in one byte; scales.
   }
   return 0;
 }

@@ -31,7 +31,7 @@
 #define __host__
 #define __device__
 #define __global__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define KP_UNROLL
 
 namespace kneepoint::microbench {
@@ -55,7 +55,8 @@ class EmulatedGpu {
   }
 
   /// Runs `kernel` on every block, one after the other.
-  void launch(Dim3 grid, unsigned threads, std::size_t shared_bytes, bool downwards, std::function<void()> kernel) {
+  void launch(Dim3 grid, unsigned threads, std::size_t shared_bytes, bool downwards,
+              std::function<void()> kernel) {
     gridDim = grid;
     kernel_ = std::move(kernel);
     for (unsigned z = 0; z < grid.z; ++z) {
@@ -70,7 +71,9 @@ class EmulatedGpu {
 
   unsigned char* shared_memory() { return shared_.get(); }
 
-  void block_barrier() { wait(block_, static_cast<int>(fibers_.size()), [] {}); }
+  void block_barrier() {
+    wait(block_, static_cast<int>(fibers_.size()), [] {});
+  }
 
   /// All lanes of the warp bring `in` and take `out`; `all` sees the 32 of both.
   template <class In, class Out, class All>
@@ -206,13 +209,17 @@ class EmulatedGpu {
 
 #define KP_SHARED_MEMORY(name) unsigned char* name = EmulatedGpu::get().shared_memory()
 
-inline void __syncthreads() { EmulatedGpu::get().block_barrier(); }
+inline void __syncthreads() {
+  EmulatedGpu::get().block_barrier();
+}
 inline void __syncwarp() {
   int none = 0;
   EmulatedGpu::get().together(none, none, [](const int* const*, int* const*) {});
 }
 
-inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
+inline int lane_id() {
+  return static_cast<int>(threadIdx.x % 32);
+}
 
 template <class T, class From>
 T exchange(T value, const From& from) {
@@ -229,16 +236,26 @@ inline int shuffle_from(int value, int source) {
   return exchange(value, [source](int) { return source; });
 }
 
-inline float exp2_fast(float x) { return std::exp2(x); }
+inline float exp2_fast(float x) {
+  return std::exp2(x);
+}
 using std::fabs;
-inline float fmaxf(float a, float b) { return std::fmax(a, b); }
-inline float fabsf(float a) { return std::fabs(a); }
-inline float sqrtf(float a) { return std::sqrt(a); }
+inline float fmaxf(float a, float b) {
+  return std::fmax(a, b);
+}
+inline float fabsf(float a) {
+  return std::fabs(a);
+}
+inline float sqrtf(float a) {
+  return std::sqrt(a);
+}
 
 inline void copy_async(void* shared, const void* global, bool valid) {
   EmulatedGpu::get().copy(shared, global, valid);
 }
-inline void copy_async_commit() { EmulatedGpu::get().commit(); }
+inline void copy_async_commit() {
+  EmulatedGpu::get().commit();
+}
 template <int kPending>
 void copy_async_wait() {
   EmulatedGpu::get().wait_groups(kPending);
@@ -267,8 +284,12 @@ inline void load_matrices(std::uint32_t (&r)[4], const void* row, bool transpose
   });
   std::copy(out.r, out.r + 4, r);
 }
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) { load_matrices(r, row, false); }
-inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row) { load_matrices(r, row, true); }
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+  load_matrices(r, row, false);
+}
+inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row) {
+  load_matrices(r, row, true);
+}
 
 struct MmaIn {
   std::uint32_t a[4];
@@ -303,7 +324,8 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, st
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         double sum = 0;
-        for (int k = 0; k < 16; ++k) sum += left[lane / 4 + 8 * (i / 2)][k] * right[k][2 * (lane % 4) + i % 2];
+        for (int k = 0; k < 16; ++k)
+          sum += left[lane / 4 + 8 * (i / 2)][k] * right[k][2 * (lane % 4) + i % 2];
         outs[lane]->d[i] += static_cast<float>(sum);
       }
     }

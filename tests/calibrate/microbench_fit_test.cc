@@ -23,6 +23,8 @@
 #include "hw/deployment.h"
 #include "hw/fitted_times.h"
 #include "hw/rates.h"
+#include "hw/roofline_times.h"
+#include "hw/spec_error.h"
 
 namespace kneepoint::calibrate {
 namespace {
@@ -77,7 +79,8 @@ class KnownGpu final : public microbench::Device {
     return p == microbench::Precision::kFp8 ? hw::Precision::kFp8 : hw::Precision::kBf16;
   }
   static double seconds(const microbench::MemoryShape& s) {
-    return static_cast<double>(bytes_moved(s)) / (2 * s.bytes <= calibrate::facts().l2_bytes ? 10e12 : 4.3e12);
+    return static_cast<double>(bytes_moved(s)) /
+           (2 * s.bytes <= calibrate::facts().l2_bytes ? 10e12 : 4.3e12);
   }
   [[nodiscard]] double seconds(const microbench::GemmShape& s) const {
     const bool fp8 = s.precision == microbench::Precision::kFp8;
@@ -85,17 +88,17 @@ class KnownGpu final : public microbench::Device {
   }
   [[nodiscard]] double seconds(const microbench::DecodeShape& s) const {
     const auto contexts = contexts_of(s);
-    const hw::DecodeAttentionShape shape{
-        precision(s.kv),
-        s.sequences,
-        std::accumulate(contexts.begin(), contexts.end(), std::int64_t{0}),
-        *std::max_element(contexts.begin(), contexts.end()),
-        s.heads,
-        s.kv_heads};
+    const hw::DecodeAttentionShape shape{precision(s.kv),
+                                         s.sequences,
+                                         std::accumulate(contexts.begin(), contexts.end(), std::int64_t{0}),
+                                         *std::max_element(contexts.begin(), contexts.end()),
+                                         s.heads,
+                                         s.kv_heads};
     return times_.decode_attention(shape, kCold).seconds;
   }
   [[nodiscard]] double seconds(const microbench::PrefillShape& s) const {
-    return times_.prefill_attention({hw::Precision::kBf16, s.batch, s.tokens, s.computed, s.heads, s.kv_heads})
+    return times_
+        .prefill_attention({hw::Precision::kBf16, s.batch, s.tokens, s.computed, s.heads, s.kv_heads})
         .seconds;
   }
   [[nodiscard]] double seconds(const microbench::RowShape& s) const {
@@ -192,16 +195,20 @@ TEST(Measurement, KnownRatesComeBack) {
       }
     }
     for (const std::int64_t context : {700, 5000}) {
-      const hw::DecodeAttentionShape decode{hw::Precision::kBf16, std::min<std::int64_t>(m, 200),
-                                            std::min<std::int64_t>(m, 200) * context, context, 32, 8};
-      errors["decode"].push_back(fitted.decode_attention(decode, kCold).seconds /
-                                     truth.decode_attention(decode, kCold).seconds - 1);
+      const hw::DecodeAttentionShape decode{hw::Precision::kBf16,
+                                            std::min<std::int64_t>(m, 200),
+                                            std::min<std::int64_t>(m, 200) * context,
+                                            context,
+                                            32,
+                                            8};
+      errors["decode"].push_back(
+          fitted.decode_attention(decode, kCold).seconds / truth.decode_attention(decode, kCold).seconds - 1);
       const hw::PrefillAttentionShape prefill{hw::Precision::kBf16, 1, context, 0, 32, 8};
-      errors["prefill"].push_back(fitted.prefill_attention(prefill).seconds /
-                                      truth.prefill_attention(prefill).seconds - 1);
+      errors["prefill"].push_back(
+          fitted.prefill_attention(prefill).seconds / truth.prefill_attention(prefill).seconds - 1);
     }
-    errors["elementwise"].push_back(fitted.elementwise({m * 10000}).seconds /
-                                        truth.elementwise({m * 10000}).seconds - 1);
+    errors["elementwise"].push_back(
+        fitted.elementwise({m * 10000}).seconds / truth.elementwise({m * 10000}).seconds - 1);
   }
   for (auto& [name, values] : errors) {
     for (double& value : values) value = std::abs(value);
@@ -214,6 +221,31 @@ TEST(Measurement, KnownRatesComeBack) {
     };
     EXPECT_NEAR(bandwidth(rates) / bandwidth(known_rates("known")), 1, 0.03) << family;
   }
+}
+
+TEST(LackingFamilies, ComeFromTheDataSheetAndAreNamed) {
+  const hw::GpuSpec gpu = described("known");
+  hw::Rates rates = known_rates("known");
+  std::erase_if(rates.families, [](const hw::FamilyRates& f) {
+    return f.name.starts_with("moe") || f.name.starts_with("all_") || f.name.starts_with("reduce") ||
+           f.name.ends_with("fp8");
+  });
+  const hw::FittedTimes fitted(gpu, rates);
+  const hw::RooflineTimes sheet(gpu);
+  const hw::MoeShape experts{hw::Precision::kBf16, 64, 4096, 14336, 2, 8};
+  const hw::CollectiveShape message{hw::Collective::kAllReduce, 2, 1 << 20};
+  const hw::GemmShape product{hw::Precision::kFp8, 64, 4096, 4096};
+  EXPECT_EQ(fitted.moe(experts, kCold).seconds, sheet.moe(experts, kCold).seconds);
+  EXPECT_EQ(fitted.moe(experts, kCold).confidence, hw::Confidence::kEstimated);
+  EXPECT_EQ(fitted.collective(message).seconds, sheet.collective(message).seconds);
+  EXPECT_EQ(fitted.gemm(product, kCold).seconds, sheet.gemm(product, kCold).seconds);
+  for (const std::string& outside :
+       {fitted.outside_range(experts), fitted.outside_range(message), fitted.outside_range(product)}) {
+    EXPECT_THAT(outside, HasSubstr("not measured on this GPU"));
+  }
+  // Without what every step needs there is no model.
+  std::erase_if(rates.families, [](const hw::FamilyRates& f) { return f.name == "elementwise"; });
+  EXPECT_THROW(hw::FittedTimes(gpu, rates), hw::SpecError);
 }
 
 // Everything that can be wrong with a run is said.
@@ -247,8 +279,10 @@ class MeasurementWarnings : public testing::Test {
 TEST_F(MeasurementWarnings, NameWhatWasWrong) {
   EXPECT_THAT(warnings("implementation: \"cudnn\"", "implementation: \"cudnn\" throttle: \"thermal\""),
               Contains(HasSubstr("throttled: 1 of 200 rows ran below the maximum clock (thermal)")));
-  EXPECT_THAT(warnings("us_max: 5.005", "us_max: 6"), Contains(HasSubstr("noisy: the repeats of 1 of 200 rows")));
-  EXPECT_THAT(warnings("all shapes measured", "interrupted"), Contains("ended early: 200 of 200 shapes (interrupted)"));
+  EXPECT_THAT(warnings("us_max: 5.005", "us_max: 6"),
+              Contains(HasSubstr("noisy: the repeats of 1 of 200 rows")));
+  EXPECT_THAT(warnings("all shapes measured", "interrupted"),
+              Contains("ended early: 200 of 200 shapes (interrupted)"));
   EXPECT_THAT(warnings("num_gpus: 1", "num_gpus: 1 power_limit_w: 350 default_power_limit_w: 700"),
               Contains("power limit: 350 W where the default is 700 W"));
   KnownGpu device(described("known"), known_rates("known"));
@@ -262,8 +296,10 @@ TEST_F(MeasurementWarnings, WhatIsNoMeasurementIsRefused) {
   EXPECT_THAT(refusal("us: 5 ", "us: nan "), HasSubstr("a positive time within its spread is needed"));
   EXPECT_THAT(refusal("gemm { precision: \"bf16\"", "gemm { precision: \"fp16\""),
               HasSubstr("'fp16' is no known type; known are bf16, fp8, int4"));
-  EXPECT_THAT(refusal("gemm { precision: \"bf16\" m: ", "gemm { precision: \"bf16\" m: -"), HasSubstr("is no size"));
+  EXPECT_THAT(refusal("gemm { precision: \"bf16\" m: ", "gemm { precision: \"bf16\" m: -"),
+              HasSubstr("is no size"));
   EXPECT_THAT(refusal("sm_count: 132 ", ""), HasSubstr("sm_count"));
+  EXPECT_THAT(refusal("NVIDIA Known", "NVIDIA \\\"Known"), HasSubstr("may hold no quotes"));
   text_.resize(text_.size() / 2);  // Cut in the middle of a row, or of its shape.
   text_.resize(text_.rfind("us_max"));
   EXPECT_THAT(refusal("date", "date"), HasSubstr("is this a measurement of gpu_microbench?"));
@@ -288,13 +324,14 @@ TEST(FitOps, WritesAGpuThatSimulateTakes) {
   // One GPU, and no experts: said, not hidden.
   EXPECT_THAT(provenance, HasSubstr("not measured, estimated from the data sheet: "));
   EXPECT_THAT(provenance, HasSubstr("moe_bf16"));
-  EXPECT_THAT(provenance, HasSubstr("all_reduce_2"));
+  EXPECT_THAT(provenance, HasSubstr("all_reduce"));
   EXPECT_THAT(provenance, Not(HasSubstr(folder.string())));
 
   // What fit-ops wrote it writes again; what it did not it leaves alone.
   EXPECT_EQ(run_fit_ops({(folder / "my-gpu.measurement.textproto").string(), "--starts", "1"}), 0);
   std::ofstream(folder / "my-gpu.rates.textproto") << "# my own\n";
-  EXPECT_THROW(run_fit_ops({(folder / "my-gpu.measurement.textproto").string(), "--starts", "1"}), CalibrateError);
+  EXPECT_THROW(run_fit_ops({(folder / "my-gpu.measurement.textproto").string(), "--starts", "1"}),
+               CalibrateError);
   std::filesystem::remove_all(folder);
 }
 

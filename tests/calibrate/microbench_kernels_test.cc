@@ -51,10 +51,18 @@ TEST(NumberFormats, KnowTheirSpecialNumbers) {
   };
   // Written out by hand from sign, exponent and mantissa.
   const Row rows[] = {
-      {1, kBf16Format, 0x3f80},          {-2.5, kBf16Format, 0xc020},       {1 + 1.0 / 256, kBf16Format, 0x3f80},
-      {1 + 3.0 / 256, kBf16Format, 0x3f82}, {1, kF16Format, 0x3c00},        {65504, kF16Format, 0x7bff},
-      {std::ldexp(1, -24), kF16Format, 0x0001}, {1, kE4m3Format, 0x38},     {448, kE4m3Format, 0x7e},
-      {1000, kE4m3Format, 0x7e},         {std::ldexp(1, -9), kE4m3Format, 0x01}, {-0.5, kE4m3Format, 0xb0},
+      {1, kBf16Format, 0x3f80},
+      {-2.5, kBf16Format, 0xc020},
+      {1 + 1.0 / 256, kBf16Format, 0x3f80},
+      {1 + 3.0 / 256, kBf16Format, 0x3f82},
+      {1, kF16Format, 0x3c00},
+      {65504, kF16Format, 0x7bff},
+      {std::ldexp(1, -24), kF16Format, 0x0001},
+      {1, kE4m3Format, 0x38},
+      {448, kE4m3Format, 0x7e},
+      {1000, kE4m3Format, 0x7e},
+      {std::ldexp(1, -9), kE4m3Format, 0x01},
+      {-0.5, kE4m3Format, 0xb0},
       {1.9999, kE4m3Format, 0x40},
   };
   for (const Row& row : rows) EXPECT_EQ(encode(row.value, row.format), row.bits) << row.value;
@@ -128,7 +136,8 @@ DecodeData decode_data(const DecodeCase& c) {
   }
   std::vector<std::int32_t> ids;
   for (std::int32_t i = 0; i < blocks; ++i) ids.push_back(i);
-  for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[numbers.below(static_cast<unsigned>(i))]);
+  for (std::size_t i = ids.size(); i > 1; --i)
+    std::swap(ids[i - 1], ids[numbers.below(static_cast<unsigned>(i))]);
   // Places past a context's end name a block that does not exist.
   data.table.assign(c.contexts.size() * static_cast<std::size_t>(data.width), 1 << 28);
   std::size_t next = 0;
@@ -143,11 +152,12 @@ DecodeData decode_data(const DecodeCase& c) {
 template <class Kv>
 double number_of(const std::vector<unsigned char>& cache, const DecodeCase& c, const DecodeData& data,
                  std::size_t sequence, int kv_head, int token, int d) {
-  const std::size_t block = static_cast<std::size_t>(
-      data.table[sequence * static_cast<std::size_t>(data.width) + static_cast<std::size_t>(token / kBlockSize)]);
-  const std::size_t row = (block * static_cast<std::size_t>(c.kv_heads) + static_cast<std::size_t>(kv_head)) *
-                              kBlockSize +
-                          static_cast<std::size_t>(token % kBlockSize);
+  const std::size_t block =
+      static_cast<std::size_t>(data.table[sequence * static_cast<std::size_t>(data.width) +
+                                          static_cast<std::size_t>(token / kBlockSize)]);
+  const std::size_t row =
+      (block * static_cast<std::size_t>(c.kv_heads) + static_cast<std::size_t>(kv_head)) * kBlockSize +
+      static_cast<std::size_t>(token % kBlockSize);
   const std::size_t at = (row * kHeadSize + static_cast<std::size_t>(d)) * Kv::kElementBytes;
   if (Kv::kElementBytes == 1) return decode(cache[at], kE4m3Format);
   return bf16(static_cast<std::uint16_t>(cache[at] | cache[at + 1] << 8));
@@ -160,19 +170,27 @@ std::vector<double> decode_emulated(const DecodeCase& c, const DecodeData& data,
   std::vector<std::uint16_t> outputs(rows * kHeadSize);
   std::vector<float> parts(plan.items.size() * static_cast<std::size_t>(c.heads) * kHeadSize);
   std::vector<float> sums(plan.items.size() * static_cast<std::size_t>(c.heads) * 2);
-  const DecodeArguments arguments{data.queries.data(), data.keys.data(),       data.values.data(),
-                                  data.table.data(),   plan.items.data(),      plan.first_item.data(),
-                                  outputs.data(),      parts.data(),           sums.data(),
-                                  data.width,          c.heads,                c.kv_heads,
+  const DecodeArguments arguments{data.queries.data(),
+                                  data.keys.data(),
+                                  data.values.data(),
+                                  data.table.data(),
+                                  plan.items.data(),
+                                  plan.first_item.data(),
+                                  outputs.data(),
+                                  parts.data(),
+                                  sums.data(),
+                                  data.width,
+                                  c.heads,
+                                  c.kv_heads,
                                   static_cast<float>(1.4426950408889634 / std::sqrt(kHeadSize))};
   const int group = c.heads / c.kv_heads;
   const auto grid_y = static_cast<unsigned>(c.kv_heads * ((group + kTileRows - 1) / kTileRows));
   EmulatedGpu& gpu = EmulatedGpu::get();
-  gpu.launch({static_cast<unsigned>(plan.items.size()), grid_y, 1}, kDecodeThreads, kDecodeSharedBytes, downwards,
-             [&] { decode_attention<Kv>(arguments); });
+  gpu.launch({static_cast<unsigned>(plan.items.size()), grid_y, 1}, kDecodeThreads, kDecodeSharedBytes,
+             downwards, [&] { decode_attention<Kv>(arguments); });
   if (plan.merge) {
-    gpu.launch({static_cast<unsigned>(c.heads), static_cast<unsigned>(c.contexts.size()), 1}, kHeadSize, 0, downwards,
-               [&] { merge_decode_parts(arguments); });
+    gpu.launch({static_cast<unsigned>(c.heads), static_cast<unsigned>(c.contexts.size()), 1}, kHeadSize, 0,
+               downwards, [&] { merge_decode_parts(arguments); });
   }
   std::vector<double> out;
   for (const std::uint16_t bits : outputs) out.push_back(bf16(bits));
@@ -189,7 +207,9 @@ void check_decode(const DecodeCase& c) {
       std::vector<double> query;
       for (std::size_t d = 0; d < kHeadSize; ++d) {
         query.push_back(
-            bf16(data.queries[(s * static_cast<std::size_t>(c.heads) + static_cast<std::size_t>(head)) * kHeadSize + d]));
+            bf16(data.queries[(s * static_cast<std::size_t>(c.heads) + static_cast<std::size_t>(head)) *
+                                  kHeadSize +
+                              d]));
       }
       const auto output = reference_attention(
           query, c.contexts[s], 1 / std::sqrt(kHeadSize),
@@ -225,8 +245,9 @@ struct PrefillCase {
 };
 
 const PrefillCase kPrefillCases[] = {
-    {"OneToken", 1, 1, 0, 1, 1},      {"LessThanATile", 2, 37, 0, 2, 1},   {"TwoTiles", 1, 128, 0, 1, 1},
-    {"Ragged", 1, 131, 0, 2, 2},      {"AfterComputed", 1, 50, 70, 2, 1},  {"AlignedAfterComputed", 1, 64, 64, 1, 1},
+    {"OneToken", 1, 1, 0, 1, 1},        {"LessThanATile", 2, 37, 0, 2, 1},
+    {"TwoTiles", 1, 128, 0, 1, 1},      {"Ragged", 1, 131, 0, 2, 2},
+    {"AfterComputed", 1, 50, 70, 2, 1}, {"AlignedAfterComputed", 1, 64, 64, 1, 1},
 };
 
 class PrefillAttention : public testing::TestWithParam<PrefillCase> {};
@@ -260,11 +281,14 @@ TEST_P(PrefillAttention, IsCausal) {
   }
   for (const bool downwards : {false, true}) {
     std::vector<std::uint16_t> outputs(q.size());
-    const PrefillArguments arguments{q.data(),   k.data(), v.data(),   outputs.data(), c.tokens,
-                                     c.computed, c.heads,  c.kv_heads, static_cast<float>(1.4426950408889634 / std::sqrt(kHeadSize))};
+    const PrefillArguments arguments{
+        q.data(),       k.data(),   v.data(),
+        outputs.data(), c.tokens,   c.computed,
+        c.heads,        c.kv_heads, static_cast<float>(1.4426950408889634 / std::sqrt(kHeadSize))};
     const auto tiles = static_cast<unsigned>((c.tokens + kPrefillQueries - 1) / kPrefillQueries);
-    EmulatedGpu::get().launch({tiles, static_cast<unsigned>(c.heads), static_cast<unsigned>(c.batch)}, kPrefillThreads,
-                              kPrefillSharedBytes, downwards, [&] { prefill_attention(arguments); });
+    EmulatedGpu::get().launch({tiles, static_cast<unsigned>(c.heads), static_cast<unsigned>(c.batch)},
+                              kPrefillThreads, kPrefillSharedBytes, downwards,
+                              [&] { prefill_attention(arguments); });
     std::vector<double> got;
     for (const std::uint16_t bits : outputs) got.push_back(bf16(bits));
     EXPECT_LT(relative_error(got, expected), kBf16Tolerance) << (downwards ? "downwards" : "upwards");
@@ -327,7 +351,8 @@ TEST(Elementwise, QuantisedRowsComeBackWithinAnEighth) {
   std::vector<unsigned char> y(2 * kColumns);
   std::vector<float> scales(2);
   const RowArguments arguments{x.data(), nullptr, nullptr, y.data(), scales.data(), kColumns};
-  EmulatedGpu::get().launch({2, 1, 1}, kRowThreads, 32 * sizeof(float), true, [&] { quantise_e4m3(arguments); });
+  EmulatedGpu::get().launch({2, 1, 1}, kRowThreads, 32 * sizeof(float), true,
+                            [&] { quantise_e4m3(arguments); });
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double back = decode(y[i], kE4m3Format) * scales[i / kColumns];
     // Three bits of mantissa: half of an eighth; near zero, half a step of the smallest numbers.
@@ -359,13 +384,17 @@ TEST(StreamKernels, TouchEveryWordOnce) {
   gpu.launch({3, 1, 1}, kStreamThreads, 0, false, [&] {
     fill_random<Fill::kBf16>({reinterpret_cast<std::uint32_t*>(from.data()), 4 * words, 9});
   });
-  gpu.launch({3, 1, 1}, kStreamThreads, 0, false, [&] { stream<Stream::kCopy>({from.data(), to.data(), words}); });
+  gpu.launch({3, 1, 1}, kStreamThreads, 0, false, [&] {
+    stream<Stream::kCopy>({from.data(), to.data(), words});
+  });
   EXPECT_EQ(std::memcmp(from.data(), to.data(), from.size() * sizeof(Vec16)), 0);
   for (const Vec16& word : from) {
     const double size = std::abs(bf16(static_cast<std::uint16_t>(word.word[0])));
     EXPECT_TRUE(size >= 0.5 && size < 2) << size;
   }
-  gpu.launch({3, 1, 1}, kStreamThreads, 0, false, [&] { stream<Stream::kWrite>({from.data(), to.data(), words}); });
+  gpu.launch({3, 1, 1}, kStreamThreads, 0, false, [&] {
+    stream<Stream::kWrite>({from.data(), to.data(), words});
+  });
   for (std::size_t i = 0; i < to.size(); ++i) EXPECT_EQ(to[i].word[0], i);
 }
 

@@ -265,9 +265,11 @@ TEST(MeasureLoop, ATimeThatIsNoneIsAnErrorNotARow) {
 TEST(MeasureLoop, ProgressSaysWhatIsLeft) {
   FakeDevice device;
   // After 10 of 40 shapes in 10 s, 30 s are left; the budget of 25 s leaves 15.
-  EXPECT_EQ(run_loop(device, 40, 100).progress[10], "[=======                       ] 10 of 40 shapes, 30 s left");
+  EXPECT_EQ(run_loop(device, 40, 100).progress[10],
+            "[=======                       ] 10 of 40 shapes, 30 s left");
   FakeDevice other;
-  EXPECT_EQ(run_loop(other, 40, 25).progress[10], "[=======                       ] 10 of 40 shapes, 15 s left");
+  EXPECT_EQ(run_loop(other, 40, 25).progress[10],
+            "[=======                       ] 10 of 40 shapes, 15 s left");
   EXPECT_EQ(progress_line(40, 40, 0), "[==============================] 40 of 40 shapes, 0 s left");
   EXPECT_THAT(progress_line(1, 40, 125), HasSubstr("2 min 5 s left"));
 }
@@ -280,10 +282,11 @@ TEST(MeasurementText, HoldsEveryFieldOfEveryShape) {
   m.facts = facts_of_an_h200();
   m.facts.name = "a \"quoted\" name";
   const Timing timing{{1, 4, 2}, 10, "own", {1980, 3201, 40, 300, {"power cap", "thermal"}}};
-  for (const Shape& shape : std::vector<Shape>{
-           MemoryShape{MemoryOp::kCopy, 1024}, GemmShape{Precision::kFp8, 1, 2, 3, true},
-           DecodeShape{Precision::kFp8, 4, 1000, true, 8, 2}, PrefillShape{2, 3, 4, 8, 2},
-           RowShape{RowOp::kQuantise, 2, 256}, LatencyShape{LatencyOp::kGraphNode}, AllReduceShape{4, 2048}}) {
+  for (const Shape& shape :
+       std::vector<Shape>{MemoryShape{MemoryOp::kCopy, 1024}, GemmShape{Precision::kFp8, 1, 2, 3, true},
+                          DecodeShape{Precision::kFp8, 4, 1000, true, 8, 2}, PrefillShape{2, 3, 4, 8, 2},
+                          RowShape{RowOp::kQuantise, 2, 256}, LatencyShape{LatencyOp::kGraphNode},
+                          AllReduceShape{4, 2048}}) {
     m.rows.push_back({shape, timing});
   }
   const auto file = parsed(measurement_text(m));
@@ -322,8 +325,8 @@ TEST(ReplaceFile, LeavesNothingHalfWritten) {
 // The command line.
 
 TEST(CommandOptions, AreRead) {
-  const CommandOptions options =
-      parse_options({"--out=x.textproto", "--budget-seconds", "30", "--date", "2026-12-01", "--device", "2", "--check"});
+  const CommandOptions options = parse_options(
+      {"--out=x.textproto", "--budget-seconds", "30", "--date", "2026-12-01", "--device", "2", "--check"});
   EXPECT_EQ(options.out, "x.textproto");
   EXPECT_EQ(options.budget_seconds, 30);
   EXPECT_EQ(options.date, "2026-12-01");
@@ -342,11 +345,14 @@ std::string complaint(const std::vector<std::string>& arguments) {
 }
 
 TEST(CommandOptions, WrongOnesAreNamed) {
-  EXPECT_EQ(complaint({"--budget-second", "3"}), "unknown option '--budget-second'; did you mean --budget-seconds?");
+  EXPECT_EQ(complaint({"--budget-second", "3"}),
+            "unknown option '--budget-second'; did you mean --budget-seconds?");
   EXPECT_EQ(complaint({"--budget", "3"}), "unknown option '--budget'; did you mean --budget-seconds?");
   EXPECT_EQ(complaint({"--otu", "x"}), "unknown option '--otu'; did you mean --out?");
-  EXPECT_EQ(complaint({"--budget-seconds", "soon"}), "--budget-seconds 'soon': a number from 1 to 86400 is needed");
-  EXPECT_EQ(complaint({"--budget-seconds", "nan"}), "--budget-seconds 'nan': a number from 1 to 86400 is needed");
+  EXPECT_EQ(complaint({"--budget-seconds", "soon"}),
+            "--budget-seconds 'soon': a number from 1 to 86400 is needed");
+  EXPECT_EQ(complaint({"--budget-seconds", "nan"}),
+            "--budget-seconds 'nan': a number from 1 to 86400 is needed");
   EXPECT_EQ(complaint({"--device", "-1"}), "--device '-1': a number from 0 to 63 is needed");
   EXPECT_EQ(complaint({"--out"}), "--out needs a value");
   EXPECT_EQ(complaint({"--check=yes"}), "--check takes no value");

@@ -245,7 +245,8 @@ TEST_F(KvCacheTest, RetainsSparselyBehindAWindow) {
   }
 }
 
-// On an empty pool of blocks of 16: the whole sequence if it is reserved, else what the first chunk needs.
+// On an empty pool of blocks of 16: the whole sequence, reserved or not, as all of it must be there before the next
+// token.
 TEST_F(KvCacheTest, SaysWhatItWouldNeedOnAnEmptyPool) {
   SchedulerConfig with = config(4);
   KvCache reserving(with, keys_);
@@ -253,7 +254,7 @@ TEST_F(KvCacheTest, SaysWhatItWouldNeedOnAnEmptyPool) {
   EXPECT_EQ(reserving.blocks_on_empty_pool(r, 64), 13);
   with.scheduler_reserve_full_isl = false;
   KvCache chunking(with, keys_);
-  EXPECT_EQ(chunking.blocks_on_empty_pool(r, 64), 4);
+  EXPECT_EQ(chunking.blocks_on_empty_pool(r, 64), 13);
   // A window of 16 with 2048 tokens in flight asks for at most cdiv(min(15 + 2048, 512), 16) + 1 = 33.
   with.scheduler_reserve_full_isl = true;
   with.sliding_window = 16;

@@ -66,7 +66,7 @@ class CrashTest : public testing::Test {
   }
 
   static std::vector<std::string> simulate(const std::string& trace, const std::string& out) {
-    return {simulate_tool(), "--trace", trace, "--out", out};
+    return {simulate_tool(), "--trace", trace, "--out", out, "--no-report"};
   }
 
   // Run B over result A, with `fate`; says how it ended.

@@ -28,7 +28,7 @@ void replay(const std::string& name, void (*target)(std::span<const std::uint8_t
   for (const fs::path& path : files) {
     std::ifstream in(path, std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    RecordProperty("last", path.filename().string());
+    testing::Test::RecordProperty("last", path.filename().string());
     target({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   }
 }

@@ -2,8 +2,8 @@
 //
 // The first byte chooses a row of kReaders, modulo their number; what follows is
 // the file (importers take one byte more, of options). A row may return or throw
-// one of our own errors with one line of text; everything else stops the process
-// and is a finding: other exceptions, several lines, a crash, a broken invariant.
+// one of our own errors, which main() shows as one line; everything else stops the
+// process and is a finding: other exceptions, a crash, a broken invariant.
 // Memory is the fuzzer's to watch (-rss_limit_mb, -malloc_limit_mb).
 #include <fmt/format.h>
 #include <unistd.h>
@@ -38,6 +38,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "traces/frame.h"
 #include "traces/import.h"
+#include "traces/one_line.h"
 #include "traces/sha256.h"
 #include "traces/trace.pb.h"
 #include "traces/trace_file.h"
@@ -256,9 +257,9 @@ constexpr Reader kReaders[] = {
     &timed_trace,    &cache_state,    &server_log,      &measured_operators, &result_file,
     &checksum_list};
 
-// One line of text that a terminal shows as it is.
+// As main() shows it: one line of text that a terminal shows as it is.
 void check_message(const std::exception& error) {
-  const std::string_view text = error.what();
+  const std::string text = traces::one_line(error.what());
   const auto odd = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (text.empty() || text.size() > 2000 || std::any_of(text.begin(), text.end(), odd)) {
     std::fprintf(stderr, "fuzz_parsers: the error is no one line: %s\n", error.what());

@@ -40,13 +40,15 @@ class KneeCommand : public testing::Test {
     server.release = "toy";
     server.source = "made up";
     server.base_s = {0.010, 0.0001, "assumed"};
-    for (hw::Measured* one : {&server.prefill_token_s, &server.attention_pair_s, &server.sequence_beyond_s, &server.context_token_s,
-                              &server.gap_base_s, &server.gap_per_output_s, &server.gap_with_prefill_s, &server.arrival_s,
-                              &server.output_s, &server.output_per_request_s, &server.turnaround_s}) {
+    for (hw::Measured* one :
+         {&server.prefill_token_s, &server.attention_pair_s, &server.sequence_beyond_s,
+          &server.context_token_s, &server.gap_base_s, &server.gap_per_output_s, &server.gap_with_prefill_s,
+          &server.arrival_s, &server.output_s, &server.output_per_request_s, &server.turnaround_s}) {
       *one = none;
     }
     server.sequences = {{1, none}};
-    server.max_prefill_tokens = server.max_sequences = server.max_context_sum = server.max_chunk_context = 1'000'000;
+    server.max_prefill_tokens = server.max_sequences = server.max_context_sum = server.max_chunk_context =
+        1'000'000;
     server.speed_sd_per_run = 0.02;
     std::ofstream out(folder_ / "server.textproto");
     hw::write_server(server, out);
@@ -55,9 +57,23 @@ class KneeCommand : public testing::Test {
 
   // One request of one token at a time: M/D/1 at 100 a second.
   [[nodiscard]] Words command(const Words& more) const {
-    Words words{"--server",       (folder_ / "server.textproto").string(), "--num-gpu-blocks-override", "1000", "--max-model-len", "1000",
-                "--max-num-seqs", "1", "--max-num-batched-tokens", "512", "--no-async-scheduling", "--seeds", "3", "--requests", "500",
-                "--max-requests", "500"};
+    Words words{"--server",
+                (folder_ / "server.textproto").string(),
+                "--num-gpu-blocks-override",
+                "1000",
+                "--max-model-len",
+                "1000",
+                "--max-num-seqs",
+                "1",
+                "--max-num-batched-tokens",
+                "512",
+                "--no-async-scheduling",
+                "--seeds",
+                "3",
+                "--requests",
+                "500",
+                "--max-requests",
+                "500"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -100,7 +116,8 @@ TEST_F(KneeCommand, FindsTheKneesOfAServerOfKnownTimes) {
   EXPECT_NEAR(json["knees"][0]["load"].get<double>(), 62.95, 12);
   EXPECT_EQ(json["knees"][2]["kind"], "saturation");
   EXPECT_NEAR(json["knees"][2]["load"].get<double>(), 100, 1);
-  // One step is known to 0.1 ms of 10 and drifts by 2 percent: sqrt(1 + 4) percent, and saturation moves as much.
+  // One step is known to 0.1 ms of 10 and drifts by 2 percent: sqrt(1 + 4) percent, and saturation moves as
+  // much.
   EXPECT_NEAR(json["step_time_error"]["total"].get<double>(), 0.01 * std::sqrt(5.0), 1e-6);
   EXPECT_NEAR(json["knees"][2]["step_time_half_width"].get<double>(), 1.96 * std::sqrt(5.0), 0.05);
   for (const Json& binding : json["bindings"]) {
@@ -119,7 +136,8 @@ TEST_F(KneeCommand, WritesTheSameFilesOnAnyNumberOfThreads) {
   const std::string csv = content("points.csv");
   EXPECT_THAT(csv, HasSubstr("load,runs,"));
   EXPECT_THAT(json, testing::Not(HasSubstr(folder_.string())));
-  const std::string table = printed(drawn({"--ttft-slo", "60", "--no-what-if", "--out", out, "--threads", "3"}));
+  const std::string table =
+      printed(drawn({"--ttft-slo", "60", "--no-what-if", "--out", out, "--threads", "3"}));
   EXPECT_EQ(content("knee.json"), json);
   EXPECT_EQ(content("points.csv"), csv);
   EXPECT_THAT(table, HasSubstr("SLO ttft:p99:60"));
@@ -128,7 +146,8 @@ TEST_F(KneeCommand, WritesTheSameFilesOnAnyNumberOfThreads) {
 
 // In a closed loop of one-step requests on one slot everybody but one waits: saturation is 1 in flight.
 TEST_F(KneeCommand, ClosedLoop) {
-  const Json json = Json::parse(printed(drawn({"--sweep", "concurrency", "--slo", "ttft:mean:55", "--no-what-if", "--format", "json"})));
+  const Json json = Json::parse(printed(
+      drawn({"--sweep", "concurrency", "--slo", "ttft:mean:55", "--no-what-if", "--format", "json"})));
   // With N in flight each waits for the N - 1 before it: TTFT = 10 N ms; up to 5 are within 55.
   EXPECT_EQ(json["knees"][0]["load"], 5);
   EXPECT_EQ(json["knees"][2]["load"], 2) << "one runs, the other waits a step, which nobody can save it";
@@ -150,7 +169,9 @@ TEST_F(KneeCommand, WrongWordsGetOneLine) {
   EXPECT_THAT(refused(drawn({"--sweep", "concurrency", "--max-load", "4.5"})), HasSubstr("whole number"));
 }
 
-TEST_F(KneeCommand, HelpHasAnExample) { EXPECT_THAT(printed({"--help"}), HasSubstr("simulate knee --trace azure.pb --ttft-slo 500")); }
+TEST_F(KneeCommand, HelpHasAnExample) {
+  EXPECT_THAT(printed({"--help"}), HasSubstr("simulate knee --trace azure.pb --ttft-slo 500"));
+}
 
 }  // namespace
 }  // namespace kneepoint::sim

@@ -32,8 +32,8 @@ TEST(Interval, IsStudents) {
 }
 
 TEST(Interval, ManyDegreesApproachTheNormal) {
-  EXPECT_NEAR(student_t_95(60), 2.000, 0.001);    // Tables: 2.000.
-  EXPECT_NEAR(student_t_95(120), 1.980, 0.001);   // 1.980.
+  EXPECT_NEAR(student_t_95(60), 2.000, 0.001);   // Tables: 2.000.
+  EXPECT_NEAR(student_t_95(120), 1.980, 0.001);  // 1.980.
   EXPECT_NEAR(student_t_95(100000), 1.960, 0.001);
 }
 
@@ -176,11 +176,12 @@ TEST_P(WrongSlos, AreRefusedWithAWayOut) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
   }
 }
-INSTANTIATE_TEST_SUITE_P(, WrongSlos,
-                         testing::Values(WrongSlo{"ttft", "ttft:p99:500"}, WrongSlo{"ttft:p99", "METRIC:STAT:MS"},
-                                         WrongSlo{"ttftt:p99:500", "did you mean 'ttft'"}, WrongSlo{"ttft:q99:500", "p0 to p100"},
-                                         WrongSlo{"ttft:p101:5", "p0 to p100"}, WrongSlo{"ttft:p99:0", "above 0"},
-                                         WrongSlo{"ttft:p99:5x", "milliseconds"}, WrongSlo{"goodput:1.5", "at most 1"}));
+INSTANTIATE_TEST_SUITE_P(
+    , WrongSlos,
+    testing::Values(WrongSlo{"ttft", "ttft:p99:500"}, WrongSlo{"ttft:p99", "METRIC:STAT:MS"},
+                    WrongSlo{"ttftt:p99:500", "did you mean 'ttft'"}, WrongSlo{"ttft:q99:500", "p0 to p100"},
+                    WrongSlo{"ttft:p101:5", "p0 to p100"}, WrongSlo{"ttft:p99:0", "above 0"},
+                    WrongSlo{"ttft:p99:5x", "milliseconds"}, WrongSlo{"goodput:1.5", "at most 1"}));
 
 // ---- saturation
 
@@ -201,7 +202,8 @@ TEST(Saturation, AGrowingQueueHasATrend) {
 }
 
 TEST(Saturation, AQueueThatComesBackHasNone) {
-  EXPECT_TRUE(test_open_loop(queue_log(1000, [](double i) { return 50 + 50 * std::sin(i / 7); }), 0).keeps_up);
+  EXPECT_TRUE(
+      test_open_loop(queue_log(1000, [](double i) { return 50 + 50 * std::sin(i / 7); }), 0).keeps_up);
   // One burst at the end: 19 blocks of 0 and one of d make t = 1.
   EXPECT_TRUE(test_open_loop(queue_log(1000, [](double i) { return i > 960 ? 300 : 0; }), 0).keeps_up);
   // Too slow to matter: 5 in a thousand of the arrivals.
@@ -225,7 +227,8 @@ std::vector<traces::TraceRecord> bursty_trace() {
   for (int i = 0; i < 400; ++i) {
     at += i % 10 == 0 ? 9s : 100ms;  // Ten requests at once, then a pause.
     traces::TraceRecord record = testing_support::request_at(at, 16 + i, 4);
-    record.prompt = {{1, 0, 8}, {static_cast<std::uint64_t>(100 + i), 0, 8 + i}};  // A shared start, a text of its own.
+    record.prompt = {{1, 0, 8},
+                     {static_cast<std::uint64_t>(100 + i), 0, 8 + i}};  // A shared start, a text of its own.
     trace.push_back(record);
   }
   return trace;
@@ -242,8 +245,8 @@ TEST(KneeWorkload, MeanRateIsExactAndSeedsDiffer) {
 }
 
 TEST(KneeWorkload, BlocksKeepBursts) {
-  // A tenth of the gaps is 9 s of 9.9 s in ten requests, in the trace and so in blocks of it: the long ones are
-  // 9 / 9.9 x 10 = 9.09 mean gaps, the short ones 0.1.
+  // A tenth of the gaps is 9 s of 9.9 s in ten requests, in the trace and so in blocks of it: the long ones
+  // are 9 / 9.9 x 10 = 9.09 mean gaps, the short ones 0.1.
   const auto requests = blocks_of_trace(bursty_trace(), std::nullopt)->requests(3, 1000);
   int longer = 0;
   for (std::size_t i = 1; i < requests.size(); ++i) {
@@ -262,7 +265,8 @@ TEST(KneeWorkload, ABlockDrawnTwiceSharesOnlyWhatTheTraceShares) {
     own.push_back(record.prompt[1].content);
   }
   std::sort(own.begin(), own.end());
-  EXPECT_EQ(std::adjacent_find(own.begin(), own.end()), own.end()) << "two requests share a text of their own";
+  EXPECT_EQ(std::adjacent_find(own.begin(), own.end()), own.end())
+      << "two requests share a text of their own";
 }
 
 TEST(KneeWorkload, LoadStretchesTime) {
@@ -270,7 +274,8 @@ TEST(KneeWorkload, LoadStretchesTime) {
   LoadedWorkload twice(requests, 100, 2);
   Send send;
   ASSERT_TRUE(twice.next(send));
-  EXPECT_NEAR(static_cast<double>(send.arrival.time_since_epoch().count()), static_cast<double>(requests[0].arrival.count()) / 2, 1);
+  EXPECT_NEAR(static_cast<double>(send.arrival.time_since_epoch().count()),
+              static_cast<double>(requests[0].arrival.count()) / 2, 1);
 }
 
 }  // namespace

@@ -51,6 +51,9 @@ const std::vector<Change>& changes() {
       {"client-timeout", {"--client-timeout", "5"}},
       {"strict", {"--strict"}},
       {"sim-seed", {"--sim-seed", "5"}},
+      {"max-sim-time", {"--max-sim-time", "5"}},
+      {"max-requests", {"--max-requests", "5"}},
+      {"max-wall-time", {"--max-wall-time", "5"}},
       {"gpu", {"--gpu", "h200"}},
       {"rates", {"--rates", "r.textproto"}},
       {"server",
@@ -137,6 +140,7 @@ std::string decisive(const RunConfig& c) {
   text += fmt::format("{} {} {} {} {} {}\n", opt(c.client.request_rate), c.client.burstiness,
                       opt(c.client.max_concurrency), ns(c.client.timeout),
                       opt(c.admission.max_num_queued_reqs), opt(c.admission.max_num_queued_tokens));
+  text += fmt::format("{} {} {}\n", ns(c.limits.sim_time), opt(c.limits.wall_s), opt(c.limits.requests));
   const ReportConfig& r = c.report;
   return text + fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(r.format), r.out_dir.string(),
                             r.save_detailed, r.requests_csv, r.step_log.string(), r.page, r.plots,

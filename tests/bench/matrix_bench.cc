@@ -1,0 +1,51 @@
+// The standard benchmark as a whole, as `simulate matrix` runs it by default.
+// Asked for: below 5 s on two cores.
+#include <benchmark/benchmark.h>
+
+#include <boost/assert.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "sim/matrix.h"
+#include "sim/matrix_report.h"
+
+namespace boost {
+
+void assertion_failed_msg(char const* expr, char const* msg, char const*, char const* file, long line) {
+  std::fprintf(stderr, "%s:%ld: broken invariant: %s (%s)\n", file, line, msg, expr);
+  std::abort();
+}
+void assertion_failed(char const* expr, char const* function, char const* file, long line) {
+  assertion_failed_msg(expr, "assertion", function, file, line);
+}
+
+}  // namespace boost
+
+namespace kneepoint::sim {
+namespace {
+
+void matrix(benchmark::State& state, const char* model, const char* gpu) {
+  pb::RunConfig asked;
+  asked.set_model(model);
+  asked.set_gpu(gpu);
+  asked.set_quantization("fp8");
+  MatrixOptions options;
+  options.threads = 2;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(matrix_json(run_matrix(asked, options)));
+  }
+}
+
+BENCHMARK_CAPTURE(matrix, Llama8B_H100, "llama-3.1-8b", "h100")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->Iterations(1);
+BENCHMARK_CAPTURE(matrix, Qwen32B_H200, "qwen3-32b", "h200")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->Iterations(1);
+
+}  // namespace
+}  // namespace kneepoint::sim
+
+BENCHMARK_MAIN();

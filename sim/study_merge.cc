@@ -14,6 +14,7 @@
 #include "sim/study_csv.h"
 #include "sim/usage_error.h"
 #include "traces/sha256.h"
+#include "traces/temporary_files.h"
 
 namespace kneepoint::sim {
 
@@ -45,15 +46,13 @@ class FolderLock {
   int descriptor_;
 };
 
-// Temporary files of a merge that was killed: a result's name, a dot, six letters.
+// Temporary files of a merge that was killed.
 void remove_leftovers(const fs::path& folder) {
   std::vector<fs::path> leftovers;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     for (const char* name : {kResults, kCsv, kChecksums}) {
-      const std::string found = entry.path().filename().string();
-      const std::string start = std::string(name) + ".";
-      if (found.starts_with(start) && found.size() == start.size() + 6) {
+      if (traces::is_temporary_name(entry.path().filename().string(), name)) {
         leftovers.push_back(entry.path());
       }
     }

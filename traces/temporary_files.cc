@@ -45,9 +45,11 @@ extern "C" void remove_and_end(int signal) {
   ::raise(signal);
 }
 
+constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+constexpr std::size_t kSuffix = 8;
+
 std::string random_suffix() {
-  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
-  std::array<unsigned char, 8> bytes{};
+  std::array<unsigned char, kSuffix> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     const auto id = static_cast<std::uint64_t>(::getpid());
     std::memcpy(bytes.data(), &id, bytes.size());
@@ -72,6 +74,12 @@ int make_temporary_file(const std::filesystem::path& path, std::string& name) {
   }
   name.clear();
   return -1;
+}
+
+bool is_temporary_name(const std::string& name, const std::string& place) {
+  const std::string start = place + ".";
+  return name.size() == start.size() + kSuffix && name.starts_with(start) &&
+         name.find_first_not_of(kLetters, start.size()) == std::string::npos;
 }
 
 void note_temporary_folder(const std::filesystem::path& folder) {

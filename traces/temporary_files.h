@@ -17,6 +17,9 @@ namespace kneepoint::traces {
 /// Returns a descriptor, or -1 with errno set.
 [[nodiscard]] int make_temporary_file(const std::filesystem::path& path, std::string& name);
 
+/// Whether `name` is a name that make_temporary_file() gives to a file beside `place`; both without folders.
+[[nodiscard]] bool is_temporary_name(const std::string& name, const std::string& place);
+
 /// A folder that goes, if it is empty, when a signal ends the process.
 void note_temporary_folder(const std::filesystem::path& folder);
 

@@ -170,5 +170,21 @@ TEST(BlockPool, ResetForgetsAllContentButNotTheOrder) {
   EXPECT_THAT(pool.free_queue(), ElementsAre(2, 3, 1));
 }
 
+// The state of a server that was idle when its log began: 3 first, 1 with content 7, then 2 and 4.
+TEST(BlockPool, TakesThePlaceOfAnIdleServersPool) {
+  BlockPool pool(5);
+  const std::vector<BlockId> before = take(pool, 2);  // Content from before does not stay.
+  pool.register_key(before.front(), key(5));
+  pool.free_tail_first(before);
+  const std::vector<FreeBlock> queue = {{3, {}}, {1, key(7)}, {2, {}}, {4, {}}};
+  pool.preset_free_queue(queue);
+  EXPECT_THAT(pool.free_queue(), ElementsAre(3, 1, 2, 4));
+  EXPECT_EQ(pool.num_free(), 4);
+  EXPECT_EQ(pool.find(key(7)), 1);
+  EXPECT_EQ(pool.find(key(5)), kNullBlock);
+  EXPECT_THAT(take(pool, 2), ElementsAre(3, 1));
+  EXPECT_EQ(pool.find(key(7)), kNullBlock) << "taken anew, it holds nothing of old";
+}
+
 }  // namespace
 }  // namespace kneepoint::engine

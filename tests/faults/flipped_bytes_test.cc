@@ -49,7 +49,7 @@ TEST(FlippedBytes, InATrace) {
 TEST(FlippedBytes, InAResult) {
   const TestFolder folder;
   make_trace(folder / "t.pb", 12, 3);
-  ASSERT_EQ(run(folder / "", {simulate_tool(), "--trace", "t.pb", "--out", "out"}).status, 0);
+  ASSERT_EQ(run(folder / "", {simulate_tool(), "--trace", "t.pb", "--out", "out", "--no-report"}).status, 0);
   const fs::path out = folder / "out";
   const Contents whole = contents(out);
   ASSERT_EQ(whole.size(), 4U);
@@ -80,7 +80,7 @@ TEST(FlippedBytes, InAResult) {
 TEST(VerifyFolder, SaysWhatIsWrongByName) {
   const TestFolder folder;
   make_trace(folder / "t.pb", 12, 3);
-  ASSERT_EQ(run(folder / "", {simulate_tool(), "--trace", "t.pb", "--out", "out"}).status, 0);
+  ASSERT_EQ(run(folder / "", {simulate_tool(), "--trace", "t.pb", "--out", "out", "--no-report"}).status, 0);
   const Outcome whole = run(folder / "", {simulate_tool(), "verify", "out"});
   EXPECT_EQ(whole.status, 0);
   EXPECT_EQ(whole.out, "out: 3 files, whole\n");

@@ -50,6 +50,7 @@ const std::vector<Change>& changes() {
       {"max-concurrency", {"--max-concurrency", "5"}},
       {"client-timeout", {"--client-timeout", "5"}},
       {"strict", {"--strict"}},
+      {"plain-steps", {"--plain-steps"}},
       {"sim-seed", {"--sim-seed", "5"}},
       {"max-sim-time", {"--max-sim-time", "5"}},
       {"max-requests", {"--max-requests", "5"}},
@@ -122,7 +123,7 @@ std::string decisive(const RunConfig& c) {
   const hw::Deployment& d = c.deployment;
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", c.trace.string(), c.model_name,
                                  c.gpu_name, c.dtype, c.rates_file, c.server_file, c.scheduler, c.seed,
-                                 c.strict, c.draft_acceptance_rates.size());
+                                 c.strict, c.draft_acceptance_rates.size() + (c.engine.walk_decodes ? 100 : 0));
   text += fmt::format("{} {} {} {} {} {} {} {} {}\n", e.max_num_batched_tokens,
                       opt(e.max_num_scheduled_tokens), e.max_num_seqs, opt(e.max_num_active_seqs),
                       e.max_model_len, e.enable_chunked_prefill, e.long_prefill_token_threshold,

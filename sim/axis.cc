@@ -63,6 +63,10 @@ std::string with_groups(std::string digits) {
   return digits;
 }
 
+std::string with_groups(std::int64_t value) {
+  return with_groups(fmt::format("{}", value));
+}
+
 std::vector<Tick> linear_ticks(Range range, int at_most) {
   BOOST_ASSERT(at_most >= 2);
   range = with_width(range, false);

@@ -10,6 +10,7 @@
 // 0.3 and not 0.1 + 0.1 + 0.1. Pure functions; a range without width is widened.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,7 @@ class Scale {
 
 /// "12000.5" as "12,000.5".
 [[nodiscard]] std::string with_groups(std::string digits);
+[[nodiscard]] std::string with_groups(std::int64_t value);
 
 /// About so wide is a text at 12 px in the page's font; never less than it is drawn.
 [[nodiscard]] double text_width(std::string_view text);

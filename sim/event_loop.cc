@@ -323,7 +323,7 @@ bool EventLoop::steps_end_steadily() {
   }
   const SimDuration turnaround = parts_.times.turnaround(outputs_.num_outputs());
   const SimTime until = std::min(events_.next_time(), limits_.latest());
-  const std::int64_t done = server_.turn_steadily(turns, turnaround, until, [this](const Batch& batch) {
+  const std::int64_t done = server_.turn_steadily(turns, turnaround, until, [this, turnaround](const Batch& batch) {
     events_.advance_to(batch.record.end);
     ++summary_.steps;
     summary_.scheduled_tokens += batch.num_tokens;
@@ -335,6 +335,7 @@ bool EventLoop::steps_end_steadily() {
       observer->on_step(batch.record);
       observer->on_cohort_tokens(outputs_.cohort());
     }
+    tell_steady_load(events_.now() + turnaround);
   });
   if (done == 0) {
     return false;
@@ -346,6 +347,18 @@ bool EventLoop::steps_end_steadily() {
   step_end_planned_ = true;
   events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   return true;
+}
+
+// The one thing that changes between steady steps: the plan made at `planned` took blocks.
+void EventLoop::tell_steady_load(SimTime planned) {
+  const engine::EngineLoad load = parts_.engine.load();
+  if (load.free_blocks == load_.free_blocks) {
+    return;
+  }
+  load_ = load;
+  for (RunObserver* observer : parts_.observers) {
+    observer->on_load(planned, load_);
+  }
 }
 
 void EventLoop::oldest_step_ends() {

@@ -84,6 +84,7 @@ class EventLoop final : private Sampler {
   void engine_turns();
   void oldest_step_ends();
   [[nodiscard]] bool steps_end_steadily();
+  void tell_steady_load(SimTime planned);
 
   void dispatch(const Event& event);
   void schedule_next_send();

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "sim/page.h"
@@ -16,11 +15,6 @@ namespace kneepoint::sim {
 namespace {
 
 constexpr std::size_t kClientFigures = 4;  // Of run_figures(): what clients saw.
-constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
-
-std::string whole(std::int64_t value) {
-  return with_groups(fmt::format("{}", value));
-}
 
 std::string percent(double part, double of) {
   return of > 0 ? fmt::format("{:.1f} %", 100 * part / of) : "n/a";
@@ -38,178 +32,6 @@ std::string ms(const LatencyStats& stats, double LatencyStats::*value) {
                                : fmt::format("{} s", short_number(stats.*value / 1000));
 }
 
-// Seconds, minutes or hours, whichever gives round numbers over the whole run.
-struct TimeUnit {
-  double seconds = 1;
-  std::string_view name = "s";
-};
-
-TimeUnit unit_for(SimTime end) {
-  const double seconds = to_seconds(end);
-  return seconds < 900 ? TimeUnit{} : seconds < 4 * 3600 ? TimeUnit{60, "min"} : TimeUnit{3600, "h"};
-}
-
-double middle(SimTime begin, SimTime end, TimeUnit unit) {
-  return (to_seconds(begin) + to_seconds(end)) / 2 / unit.seconds;
-}
-
-// Of the last request that was sent, or a little later.
-SimTime end_of_sends(const TimeSeries& series, SimTime end) {
-  const std::vector<LatencyRow> rows = series.latencies();
-  return rows.empty() ? end : std::min(rows.back().end, end);
-}
-
-FigureAxis time_axis(SimTime end, std::string_view of) {
-  const TimeUnit unit = unit_for(end);
-  return {fmt::format("{} ({})", of, unit.name), false, 0.0, to_seconds(end) / unit.seconds};
-}
-
-// ---- figures
-
-Figure ttft_figure(const MetricsReport& metrics) {
-  Figure figure;
-  figure.title = "Time to first token: distribution";
-  figure.about = fmt::format(
-      "Share of the {} completed requests whose first token came within so long after they were sent.",
-      whole(metrics.completed));
-  figure.csv = kTtftCdfCsv;
-  figure.x = {"TTFT (ms)", true, {}, {}};
-  figure.y = {"Share of requests (%)", false, 0, 100};
-  Line line{"Completed requests", Tone::kBlue, {}};
-  const auto& quantiles = metrics.ttft_quantiles_ms;
-  for (std::size_t i = 0; i < quantiles.size(); ++i) {
-    line.points.push_back(
-        {quantiles[i], 100 * static_cast<double>(i) / static_cast<double>(quantiles.size() - 1)});
-  }
-  const bool log = !quantiles.empty() && quantiles.front() > 0;
-  figure.x.log = log;
-  figure.lines.push_back(std::move(line));
-  if (!metrics.ttft.empty()) {
-    const LatencyStats& t = metrics.ttft;
-    for (const auto& [name, value, tone] : {std::tuple{"p50", t.p50_ms, Tone::kGrey},
-                                            {"p90", t.p90_ms, Tone::kTeal},
-                                            {"p95", t.p95_ms, Tone::kPurple},
-                                            {"p99", t.p99_ms, Tone::kRed}}) {
-      figure.marks.push_back({value, fmt::format("{} {}", name, short_number(value)), tone});
-    }
-  }
-  return figure;
-}
-
-/// A latency over the run: `of` names the histogram of a row.
-Figure latency_figure(const TimeSeries& series, SimTime end, std::string_view name, bool log,
-                      const LogHistogram* LatencyRow::*of) {
-  Figure figure;
-  figure.title = fmt::format("{} over the run", name);
-  figure.about =
-      "Of completed requests, by the time at which they were sent. Within 3.2 %; the highest is exact.";
-  figure.csv = kLatencyCsv;
-  const TimeUnit unit = unit_for(end);
-  figure.x = time_axis(end, "Sent at");
-  figure.y = {fmt::format("{} (ms)", name), log, {}, {}};
-  if (!log) {
-    figure.y.low = 0;
-  }
-  Line p50{"p50", Tone::kBlue, {}};
-  Line p99{"p99", Tone::kRed, {}};
-  Line highest{"Highest", Tone::kGrey, {}, true};
-  for (const LatencyRow& row : series.latencies()) {
-    const LogHistogram& h = *(row.*of);
-    const double x = middle(row.begin, std::min(row.end, end), unit);
-    const bool any = h.count() > 0;
-    p50.points.push_back({x, any ? h.quantile({50, 100}) / 1e6 : kNoValue});
-    p99.points.push_back({x, any ? h.quantile({99, 100}) / 1e6 : kNoValue});
-    highest.points.push_back({x, any ? static_cast<double>(h.highest()) / 1e6 : kNoValue});
-  }
-  figure.lines = {std::move(highest), std::move(p99), std::move(p50)};
-  return figure;
-}
-
-/// A level over the run, `scale` being what its unit is divided by.
-Figure level_figure(const TimeSeries& series, SimTime end, LevelStats LevelRow::*of, double scale,
-                    Tone tone) {
-  Figure figure;
-  figure.csv = kLoadCsv;
-  figure.x = time_axis(end, "Time");
-  figure.y.low = 0;
-  const TimeUnit unit = unit_for(end);
-  Band band{"Lowest to highest", tone, {}, {}, {}};
-  Line mean{"Mean", tone, {}};
-  for (const LevelRow& row : series.levels()) {
-    const LevelStats& level = row.*of;
-    const double x = middle(row.begin, row.end, unit);
-    band.x.push_back(x);
-    band.low.push_back(static_cast<double>(level.lowest) / scale);
-    band.high.push_back(static_cast<double>(level.highest) / scale);
-    mean.points.push_back({x, level.mean / scale});
-  }
-  figure.bands.push_back(std::move(band));
-  figure.lines.push_back(std::move(mean));
-  return figure;
-}
-
-Figure rate_figure(const TimeSeries& series, SimTime end) {
-  Figure figure;
-  figure.title = "Arrivals";
-  figure.about = "Requests sent per second.";
-  figure.csv = kLatencyCsv;
-  const TimeUnit unit = unit_for(end);
-  figure.x = time_axis(end, "Sent at");
-  figure.y = {"Requests per second", false, 0, {}};
-  Line sent{"Sent", Tone::kTeal, {}};
-  Line failed{"Of them failed", Tone::kRed, {}, true};
-  bool any_failed = false;
-  for (const LatencyRow& row : series.latencies()) {
-    const SimTime row_end = std::min(row.end, end);
-    const double seconds = to_seconds(row_end - row.begin);
-    const double x = middle(row.begin, row_end, unit);
-    sent.points.push_back({x, seconds > 0 ? static_cast<double>(row.sent) / seconds : kNoValue});
-    failed.points.push_back({x, seconds > 0 ? static_cast<double>(row.failed) / seconds : kNoValue});
-    any_failed = any_failed || row.failed > 0;
-  }
-  figure.lines.push_back(std::move(sent));
-  if (any_failed) {
-    figure.lines.push_back(std::move(failed));
-  }
-  return figure;
-}
-
-Figure kv_figure(const RunResult& result, const TimeSeries& series) {
-  const std::int64_t usable = result.summary.num_blocks - 1;
-  Figure figure = level_figure(series, result.summary.end, &LevelRow::used_blocks,
-                               static_cast<double>(usable) / 100, Tone::kPurple);
-  figure.title = "KV cache in use";
-  figure.about =
-      fmt::format("Share of {} blocks of {} tokens.", whole(usable), result.config.engine.block_size);
-  figure.y.label = "KV cache in use (%)";
-  if (result.summary.peak_used_blocks * 4 > usable) {
-    figure.y.high = 100;
-  }
-  return figure;
-}
-
-Figure waiting_figure(const RunResult& result, const TimeSeries& series) {
-  Figure figure = level_figure(series, result.summary.end, &LevelRow::waiting, 1, Tone::kOrange);
-  figure.title = "Queue";
-  figure.about = "Requests that wait at the scheduler.";
-  figure.y.label = "Requests waiting";
-  return figure;
-}
-
-Figure running_figure(const RunResult& result, const TimeSeries& series) {
-  Figure figure = level_figure(series, result.summary.end, &LevelRow::running, 1, Tone::kGreen);
-  const std::int64_t most = result.config.engine.max_num_seqs;
-  figure.title = "Batch size";
-  figure.about = fmt::format("Requests that run; max_num_seqs is {}.", whole(most));
-  figure.y.label = "Requests running";
-  if (result.summary.peak_running * 2 > most) {
-    figure.marks.push_back({static_cast<double>(most), "max_num_seqs", Tone::kGrey, true});
-  }
-  return figure;
-}
-
-// ---- text and tables
-
 void add_verdicts(Page& page, const RunResult& result) {
   const RunSummary& run = result.summary;
   if (run.overloaded) {
@@ -221,13 +43,13 @@ void add_verdicts(Page& page, const RunResult& result) {
   if (run.hangs_from != kNever) {
     page.warning(
         fmt::format("vLLM would hang from {:.3f} s on: {} requests need more KV blocks than there are.",
-                    to_seconds(run.hangs_from), whole(run.never_fit)));
+                    to_seconds(run.hangs_from), with_groups(run.never_fit)));
   }
   if (run.storm) {
     page.warning(fmt::format(
         "PREEMPTION STORM: steps without end gave nobody a token; the run was cut with {} requests "
         "unfinished.",
-        whole(run.unfinished)));
+        with_groups(run.unfinished)));
   }
   for (const std::string& notice : run.notices) {
     page.note(notice);
@@ -247,8 +69,8 @@ void add_tiles(Page& page, const RunResult& result) {
        fmt::format("p50 {}, mean {}", ms(m.ttft, &LatencyStats::p50_ms), ms(m.ttft, &LatencyStats::mean_ms))},
       {"TPOT p99", ms(m.tpot, &LatencyStats::p99_ms),
        fmt::format("p50 {}, mean {}", ms(m.tpot, &LatencyStats::p50_ms), ms(m.tpot, &LatencyStats::mean_ms))},
-      {"Requests completed", whole(m.completed),
-       fmt::format("{} failed, {} of all completed", whole(m.failed),
+      {"Requests completed", with_groups(m.completed),
+       fmt::format("{} failed, {} of all completed", with_groups(m.failed),
                    percent(completed, static_cast<double>(m.requests())))},
       {"Request throughput", rate(m.request_throughput, "req/s"),
        fmt::format("in {} s", short_number(to_seconds(m.duration)))},
@@ -256,13 +78,13 @@ void add_tiles(Page& page, const RunResult& result) {
        fmt::format("{} in all", rate(m.total_token_throughput, "tok/s"))},
       {"Peak KV cache use",
        percent(static_cast<double>(run.peak_used_blocks), static_cast<double>(run.num_blocks - 1)),
-       fmt::format("of {} blocks; {} preemptions", whole(run.num_blocks - 1), whole(run.preemptions))},
+       fmt::format("of {} blocks; {} preemptions", with_groups(run.num_blocks - 1), with_groups(run.preemptions))},
       {"GPU busy",
        percent(static_cast<double>(run.device_busy.count()),
                static_cast<double>((run.end - run.first_send).count())),
-       fmt::format("{} steps", whole(run.steps))},
+       fmt::format("{} steps", with_groups(run.steps))},
       {"Running / waiting", fmt::format("{:.1f} / {:.1f}", run.mean_running, run.mean_waiting),
-       fmt::format("means; peaks {} and {}", whole(run.peak_running), whole(run.peak_waiting))}};
+       fmt::format("means; peaks {} and {}", with_groups(run.peak_running), with_groups(run.peak_waiting))}};
   if (result.config.report.goodput.any()) {
     tiles.insert(tiles.begin() + 4,
                  {"Goodput", rate(m.request_goodput, "req/s"), "requests within all limits"});
@@ -395,17 +217,6 @@ std::string wait_csv(const RunSummary& summary) {
     fmt::format_to(std::back_inserter(text), "{},{:.6f},{:.6f}\n", cause.cause, seconds, seconds / total);
   }
   return text;
-}
-
-std::vector<NamedFigure> run_figures(const RunResult& result, const TimeSeries& series) {
-  const SimTime end = end_of_sends(series, result.summary.end);
-  return {{kRunFigureNames[0], ttft_figure(result.metrics)},
-          {kRunFigureNames[1], rate_figure(series, end)},
-          {kRunFigureNames[2], latency_figure(series, end, "TTFT", true, &LatencyRow::ttft)},
-          {kRunFigureNames[3], latency_figure(series, end, "TPOT", false, &LatencyRow::tpot)},
-          {kRunFigureNames[4], kv_figure(result, series)},
-          {kRunFigureNames[5], waiting_figure(result, series)},
-          {kRunFigureNames[6], running_figure(result, series)}};
 }
 
 std::string run_page(const RunResult& result, const TimeSeries& series) {

@@ -143,6 +143,26 @@ TEST(LogHistogramTest, QuantilesAreNearestRankWithinAThirtySecond) {
   EXPECT_EQ(first.count(), 5000);
 }
 
+// Steps that are taken many at once (engine.walk_decodes off) tell the same as steps walked one by one: blocks are
+// taken in between, and a long answer with nobody else about is all between.
+TEST(TimeSeriesTest, FastStepsTellTheSame) {
+  testing_support::ToyStepTimes times;
+  times.fixed = 10us;
+  times.per_context_token = 3ns;
+  std::string told[2];
+  for (const bool walk : {false, true}) {
+    RunConfig config = testing_support::toy_config();
+    config.engine.walk_decodes = walk;
+    TimeSeries series;
+    (void)testing_support::run_toy(config, times,
+                                   {testing_support::request_at(0us, 40, 2000), testing_support::request_at(900us, 30, 700),
+                                    testing_support::request_at(90ms, 20, 9)},
+                                   {&series});
+    told[walk ? 1 : 0] = levels_csv(series) + latencies_csv(series);
+  }
+  EXPECT_EQ(told[0], told[1]);
+}
+
 // Two requests sent at 0 and one at 10 s, which fails. TTFT 30 and 50 ms; TPOT of the first (130 - 30) / 10 =
 // 10 ms, the second has one token and so none. Width after 10 s in 128 buckets: 2^17 us = 0.131072 s (2^16 us
 // reach 8.4 s).

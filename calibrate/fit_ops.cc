@@ -26,6 +26,7 @@ namespace kneepoint::calibrate {
 namespace {
 
 constexpr double kPercent = 100;
+constexpr double kStrongCorrelation = 0.95;
 
 // Of all GPUs, without those that are not fitted.
 std::size_t num_families(const OpsTable& table) {

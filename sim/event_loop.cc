@@ -335,7 +335,7 @@ bool EventLoop::steps_end_steadily() {
       observer->on_step(batch.record);
       observer->on_cohort_tokens(outputs_.cohort());
     }
-    tell_steady_load(events_.now() + turnaround);
+    read_load(events_.now() + turnaround);  // The next plan took blocks; nothing else changes.
   });
   if (done == 0) {
     return false;
@@ -347,18 +347,6 @@ bool EventLoop::steps_end_steadily() {
   step_end_planned_ = true;
   events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   return true;
-}
-
-// The one thing that changes between steady steps: the plan made at `planned` took blocks.
-void EventLoop::tell_steady_load(SimTime planned) {
-  const engine::EngineLoad load = parts_.engine.load();
-  if (load.free_blocks == load_.free_blocks) {
-    return;
-  }
-  load_ = load;
-  for (RunObserver* observer : parts_.observers) {
-    observer->on_load(planned, load_);
-  }
 }
 
 void EventLoop::oldest_step_ends() {
@@ -597,6 +585,10 @@ void EventLoop::note_load() {
     wait_for_next_step_ += held * (load_.num_waiting - blocked);
     last_load_change_ = now;
   }
+  read_load(now);
+}
+
+void EventLoop::read_load(SimTime since) {
   const engine::EngineLoad load = parts_.engine.load();
   if (load == load_) {
     return;
@@ -606,7 +598,7 @@ void EventLoop::note_load() {
   summary_.peak_waiting = std::max(summary_.peak_waiting, load_.num_waiting);
   summary_.peak_used_blocks = std::max(summary_.peak_used_blocks, load_.usable_blocks - load_.free_blocks);
   for (RunObserver* observer : parts_.observers) {
-    observer->on_load(now, load_);
+    observer->on_load(since, load_);
   }
 }
 

@@ -84,7 +84,6 @@ class EventLoop final : private Sampler {
   void engine_turns();
   void oldest_step_ends();
   [[nodiscard]] bool steps_end_steadily();
-  void tell_steady_load(SimTime planned);
 
   void dispatch(const Event& event);
   void schedule_next_send();
@@ -107,6 +106,7 @@ class EventLoop final : private Sampler {
   void end_never_running(engine::RequestId id, RequestEnd end);
   void watch_progress();
   void note_load();
+  void read_load(SimTime since);
   [[nodiscard]] bool stops_early();
   void close_books();
   void check_causal_times(const RequestRecord& record) const;

@@ -39,6 +39,8 @@ Json parse_json(const fs::path& path, std::istream& in) {
         path,
         fmt::format("no valid JSON at byte {}: cut short, or NaN in it? Give the file as the client wrote it",
                     error.byte));
+  } catch (const Json::out_of_range&) {
+    refuse(path, "holds a number beyond 1.8e308");
   }
 }
 
@@ -239,7 +241,7 @@ std::vector<SentRequest> read_timed_trace(const fs::path& path) {
     Json row;
     try {
       row = Json::parse(line);
-    } catch (const Json::parse_error&) {
+    } catch (const Json::exception&) {
       refuse(path, fmt::format("line {} is no valid JSON; is the file cut?", line_number));
     }
     const auto at = static_cast<std::size_t>(line_number);

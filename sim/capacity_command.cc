@@ -190,7 +190,7 @@ std::string as_json(const std::vector<Matrix>& matrices, const std::vector<std::
   for (const std::string& model : models) {
     json["memory"].push_back(memory_json(model));
   }
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string as_table(const std::vector<Matrix>& matrices, const std::vector<std::string>& models) {

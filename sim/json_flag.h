@@ -24,7 +24,10 @@ class JsonFlag {
   /// whole is not an object, or key and value contradict what came before.
   void add(const std::string& key, const std::string& value);
 
-  [[nodiscard]] std::string text() const { return json_.dump(); }
+  /// A command line need not be UTF-8; JSON must be.
+  [[nodiscard]] std::string text() const {
+    return json_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
 
   /// As a --compilation-config: asks for what level 2 does anyway.
   [[nodiscard]] bool is_default_compilation() const;

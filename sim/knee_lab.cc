@@ -1,9 +1,11 @@
 #include "sim/knee_lab.h"
 
 #include <tbb/enumerable_thread_specific.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/assert.hpp>
 #include <cmath>
@@ -16,7 +18,9 @@
 namespace kneepoint::sim {
 
 struct KneeLab::Threads {
-  explicit Threads(int count) : arena(count > 0 ? count : tbb::task_arena::automatic) {}
+  // More threads than cores would only wait for each other.
+  explicit Threads(int count)
+      : arena(count > 0 ? std::min(count, tbb::info::default_concurrency()) : tbb::task_arena::automatic) {}
   tbb::task_arena arena;
   tbb::enumerable_thread_specific<std::unique_ptr<hw::StepTimeModel>> times;
 };

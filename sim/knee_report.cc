@@ -58,10 +58,10 @@ void append_knees(const KneeResult& result, std::string& text) {
       name = fmt::format("SLO {}", fmt::join(result.slo, ", "));
     }
     if (!knee.found()) {
-      text += fmt::format("{:<26}{}\n", name, knee.explanation);
+      text += fmt::format("{:<25} {}\n", name, knee.explanation);
       continue;
     }
-    text += fmt::format("{:<26}{} {}   [{:.4g}, {:.4g}]   ± {:.2g} arrivals, ± {:.2g} step time\n", name,
+    text += fmt::format("{:<25} {} {}   [{:.4g}, {:.4g}]   ± {:.2g} arrivals, ± {:.2g} step time\n", name,
                         load_text(knee.load, result.axis), load_unit(result.axis), knee.lower(), knee.upper(),
                         knee.arrivals_half_width, knee.step_time_half_width);
   }

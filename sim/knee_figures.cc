@@ -129,12 +129,16 @@ Figure main_figure(const KneeResult& r) {
   }
   Band band{"95 % of the seeds' mean", Tone::kBlue, {}, {}, {}};
   Band beyond{"p50 to p99, of runs of this length", Tone::kOrange, {}, {}, {}};
-  for (const LoadPoint& p : r.points) {
-    if (p.beyond_saturation && p.ttft.p50_ms && p.ttft.p99_ms) {
+  for (std::size_t i = 0; i < r.points.size(); ++i) {
+    const LoadPoint& p = r.points[i];
+    // It begins at the last load that the server keeps up with.
+    const bool next_is_beyond = i + 1 < r.points.size() && r.points[i + 1].beyond_saturation;
+    if ((p.beyond_saturation || next_is_beyond) && p.ttft.p50_ms && p.ttft.p99_ms) {
       beyond.x.push_back(p.load);
       beyond.low.push_back(p.ttft.p50_ms->value);
       beyond.high.push_back(p.ttft.p99_ms->value);
-    } else if (p.ttft.p99_ms) {
+    }
+    if (!p.beyond_saturation && p.ttft.p99_ms) {
       const Estimate& e = *p.ttft.p99_ms;
       band.x.push_back(p.load);
       // A log axis has no place for 0; an interval wider than its value ends at a tenth of it.

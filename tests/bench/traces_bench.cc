@@ -67,8 +67,9 @@ class BenchFile {
 };
 
 void count(benchmark::State& state, std::uint64_t records, std::uint64_t bytes) {
-  state.SetItemsProcessed(static_cast<std::int64_t>(records * state.iterations()));
-  state.SetBytesProcessed(static_cast<std::int64_t>(bytes * state.iterations()));
+  const auto iterations = static_cast<std::uint64_t>(state.iterations());
+  state.SetItemsProcessed(static_cast<std::int64_t>(records * iterations));
+  state.SetBytesProcessed(static_cast<std::int64_t>(bytes * iterations));
 }
 
 void BM_ReadPb(benchmark::State& state) {

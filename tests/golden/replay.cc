@@ -83,7 +83,6 @@ class Replay {
  public:
   Replay(const RecordedCase& recorded, Way way)
       : recorded_(recorded),
-        way_(way),
         script_(with_way(recorded.script, way)),
         executor_(script_),
         scheduler_(script_.config, executor_),
@@ -109,7 +108,6 @@ class Replay {
   [[nodiscard]] std::vector<engine::EmittedTokens> all_emitted();
 
   const RecordedCase& recorded_;
-  Way way_;
   Script script_;
   Executor executor_;
   engine::VllmV1 scheduler_;

@@ -283,9 +283,9 @@ INSTANTIATE_TEST_SUITE_P(, WrongInput, testing::ValuesIn(kWrong),
 TEST(Csv, ByteOrderMarkQuotesCrLfAndOtherDelimiters) {
   const TempFolder folder;
   const std::vector<Expected> expected{{0, 5, 1}, {1'000'000'000, 6, 2}};
-  const char* texts[] = {
-      "\xef\xbb\xbf"
-      "arrival_s,prompt_tokens,output_tokens\n0,5,1\n1,6,2",
+  const std::string byte_order_mark = "\xef\xbb\xbf";
+  const std::string texts[] = {
+      byte_order_mark + "arrival_s,prompt_tokens,output_tokens\n0,5,1\n1,6,2",
       "note,arrival_s,prompt_tokens,output_tokens\r\n\"a, \"\"b\"\"\r\nc\",\"0\",5,1\r\n,1, 6 ,2\r\n\r\n",
       "arrival_s;prompt_tokens;output_tokens\n0;5;1\n1;6;2\n",
       "arrival_s\tprompt_tokens\toutput_tokens\n0\t5\t1\n1\t6\t2\n",

@@ -290,7 +290,7 @@ TEST(Csv, ByteOrderMarkQuotesCrLfAndOtherDelimiters) {
       "arrival_s;prompt_tokens;output_tokens\n0;5;1\n1;6;2\n",
       "arrival_s\tprompt_tokens\toutput_tokens\n0\t5\t1\n1\t6\t2\n",
   };
-  for (const char* text : texts)
+  for (const std::string& text : texts)
     EXPECT_EQ(plain(drain(*import_trace(folder.write("t", text), {}))), expected) << text;
 }
 

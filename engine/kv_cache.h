@@ -62,8 +62,11 @@ class KvCache {
   /// Does nothing without prefix caching.
   void register_full_blocks(Request& request, std::int32_t tokens);
 
-  /// To be told of each request before anything else is done for it.
-  void meet(Request& request) const { request.private_keys = caching_ && keys_.is_private(request.id); }
+  /// To be told of each request before anything else is done for it. (A window leaves blocks behind at any time, so
+  /// there the table keeps all keys.)
+  void meet(Request& request) const {
+    request.private_keys = caching_ && !window_ && keys_.is_private(request.id);
+  }
 
   /// Frees the whole table, tail first.
   void release(Request& request);

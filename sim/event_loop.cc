@@ -192,6 +192,9 @@ void EventLoop::client_is_done(Live& live) {
 void EventLoop::forget_if_over(const Live& live) {
   if (live.client_done && live.server_done) {
     books_.request_got(live.sampled);
+    if (live.first_listed.step >= 0) {
+      outputs_.release(live.first_listed.step);
+    }
     live_.erase(live.record.index);
   }
 }
@@ -342,7 +345,6 @@ bool EventLoop::steps_end_steadily() {
   }
   steps_without_tokens_ = 0;
   listed_.clear();
-  forget_old_outputs();
   note_load();
   step_end_planned_ = true;
   events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
@@ -419,6 +421,11 @@ void EventLoop::order_outputs() {
   }
   outputs_.next_step(events_.now() + front_end_.output, outcome_.num_emitted, listed_, left_);
   left_.clear();
+  for (const OutputOrder::Listed& output : listed_) {
+    if (live_of(output.id).first_listed.step == number) {
+      outputs_.hold(number);  // Until it is over: should it fail, its tokens are withdrawn.
+    }
+  }
   if (outputs_.cohort().count > 0) {
     for (RunObserver* observer : parts_.observers) {
       observer->on_cohort_tokens(outputs_.cohort());
@@ -430,7 +437,6 @@ void EventLoop::order_outputs() {
       settle_cohort_tokens(live, number - live.cohort_since, output.previous);
     }
   }
-  forget_old_outputs();
 }
 
 // A request was given `num_tokens` tokens unlisted, the last of which came at `last`.
@@ -464,22 +470,6 @@ void EventLoop::withdraw_tokens(const Live& live) {
   for (RunObserver* observer : parts_.observers) {
     observer->on_tokens_withdrawn(times);
   }
-}
-
-// Steps are kept while somebody who had output in them is under way. Looked for
-// only when twice as many are there as were needed the last time.
-void EventLoop::forget_old_outputs() {
-  if (outputs_.num_kept() < outputs_to_keep_) {
-    return;
-  }
-  std::int64_t first = outputs_.num_steps();
-  for (const auto& [id, live] : live_) {
-    if (live.first_listed.step >= 0) {
-      first = std::min(first, live.first_listed.step);
-    }
-  }
-  outputs_.forget_before(first);
-  outputs_to_keep_ = std::max(std::size_t{4096}, 2 * outputs_.num_kept());
 }
 
 // One request's part of a step's output on its way to the client.

@@ -97,7 +97,6 @@ class EventLoop final : private Sampler {
   void settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTime last);
   void leave_cohort_unlisted(Live& live);
   void withdraw_tokens(const Live& live);
-  void forget_old_outputs();
   void deliver_tokens(Live& live, const engine::EmittedTokens& tokens);
   void end_at_server(Live& live, RequestEnd end, SimTime at_client);
   void leave_server(Live& live);
@@ -153,7 +152,6 @@ class EventLoop final : private Sampler {
   std::vector<OutputOrder::Listed> listed_;  // Of the newest step that ended.
   std::vector<OutputOrder::Listed> listed_before_;
   std::vector<std::int64_t> left_;
-  std::size_t outputs_to_keep_ = 4096;
 };
 
 }  // namespace kneepoint::sim

@@ -20,6 +20,7 @@ void OutputOrder::next_step(SimTime first, std::int64_t num_outputs, std::span<L
   }
   compare_with_step_before(first, num_outputs, listed, step);
   steps_.push_back(std::move(step));
+  forget_unheld();
 }
 
 // Walks the outputs that both steps have, in stretches of equal moves.
@@ -71,6 +72,7 @@ void OutputOrder::next_like_before(SimTime first) {
   cohort_.first = first;
   cohort_.listed.clear();
   steps_.push_back({first, {}, {}});
+  forget_unheld();
 }
 
 void OutputOrder::follow(engine::RequestId id, std::int64_t since, std::int64_t place, const Visit& visit) const {
@@ -99,8 +101,9 @@ void OutputOrder::follow(engine::RequestId id, std::int64_t since, std::int64_t 
   }
 }
 
-void OutputOrder::forget_before(std::int64_t number) {
-  while (!steps_.empty() && first_kept_ < number && steps_.size() > 1) {  // The newest is compared with the next.
+// Steps that nobody asks for, but for the newest, with which the next is compared.
+void OutputOrder::forget_unheld() {
+  while (steps_.size() > 1 && steps_.front().holders == 0) {
     steps_.pop_front();
     ++first_kept_;
   }

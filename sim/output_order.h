@@ -67,9 +67,9 @@ class OutputOrder {
   using Visit = std::function<void(std::int64_t, std::int64_t, SimTime)>;
   void follow(engine::RequestId id, std::int64_t since, std::int64_t place, const Visit& visit) const;
 
-  /// Steps before `number` are asked for no more.
-  void forget_before(std::int64_t number);
-  [[nodiscard]] std::size_t num_kept() const { return steps_.size(); }
+  /// Step `number` and all after it may be asked for, until release()d as often.
+  void hold(std::int64_t number) { ++steps_[static_cast<std::size_t>(number - first_kept_)].holders; }
+  void release(std::int64_t number) { --steps_[static_cast<std::size_t>(number - first_kept_)].holders; }
 
   [[nodiscard]] SimTime time_at(SimTime first, std::int64_t place) const { return first + place * per_request_; }
 
@@ -82,9 +82,12 @@ class OutputOrder {
     SimTime first{};
     std::vector<std::int64_t> left;  // By place in the step before.
     std::vector<Entered> entered;    // By place.
+    std::int64_t holders = 0;
   };
 
   void compare_with_step_before(SimTime first, std::int64_t num_outputs, std::span<Listed> listed, const Step& step);
+
+  void forget_unheld();
 
   SimDuration per_request_;
   std::deque<Step> steps_;

@@ -1,7 +1,7 @@
 // A whole run: from opening the trace to result.json on the disk, no per-request file.
 //
 // Prompts of 1024 tokens, answers of 256, Poisson, Llama 3.1 8B in bf16 on one H100.
-// It keeps up with about 25 requests a second; at 30 it is overloaded. The second
+// At 30 requests a second it is overloaded. The second
 // argument is the number of requests, the third prefix caching. `x_plain` is how many
 // times as fast as --plain-steps the run was: a ratio of two times on one machine, so
 // that it means something on any. KNEEPOINT_BENCH_TRACE names another trace to run.

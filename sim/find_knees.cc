@@ -127,8 +127,8 @@ WhatIf follow(const KneeQuestion& question, const Change& change, const SearchRe
   answer.kind = headline.kind == KneeKind::kSlo && same && question.axis == LoadAxis::kRate
                     ? KneeKind::kSaturation
                     : headline.kind;
-  const std::vector<SeedKnee> knees =
-      follow_knee(lab, options, answer.kind, before, found.requests_a_run, found.warm_up_at_knees);
+  const std::vector<SeedKnee> knees = follow_knee(
+      lab, options, answer.kind, before, {found.requests_a_run, found.warm_up_at_knees, found.lag_at_rest});
   std::vector<double> factors;
   answer.status = KneeStatus::kFound;
   for (std::size_t seed = 0; seed < knees.size(); ++seed) {

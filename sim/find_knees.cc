@@ -100,8 +100,8 @@ void explain(const KneeResult& result, Knee& knee) {
 
 // A knee with a change, by the seeds it shares with the knee without.
 WhatIf follow(const KneeQuestion& question, const Change& change, const SearchResult& found,
-              const KneeResult& result, const Knee& headline, const std::function<void()>& on_run,
-              std::int64_t& runs, std::int64_t& requests) {
+              const Knee& headline, const std::function<void()>& on_run, std::int64_t& runs,
+              std::int64_t& requests) {
   const auto paired = std::find_if(found.first_knees.begin(), found.first_knees.end(),
                                    [&](const Knee& knee) { return knee.kind == headline.kind; });
   // A seed that found nothing leaves no gap in by_seed, so who is who is known of all seeds or of none.
@@ -119,16 +119,20 @@ WhatIf follow(const KneeQuestion& question, const Change& change, const SearchRe
                .keep_gaps = question.search.slo.needs_gaps(),
                .on_run = on_run});
   SearchOptions options = question.search;
-  const Knee* saturation = result.find(KneeKind::kSaturation);
-  const bool same =
-      saturation != nullptr && saturation->found() && headline.load > kSameAsSaturation * saturation->load;
+  // An SLO that gives way with the queue is followed as saturation is.
+  const auto full = std::find_if(found.first_knees.begin(), found.first_knees.end(),
+                                 [](const Knee& knee) { return knee.kind == KneeKind::kSaturation; });
+  bool same = false;
+  for (std::size_t seed = 0; seed < std::min(before.size(), full->by_seed.size()); ++seed) {
+    same = same || before[seed] > kSameAsSaturation * full->by_seed[seed];
+  }
   WhatIf answer;
   answer.change = change.name;
   answer.kind = headline.kind == KneeKind::kSlo && same && question.axis == LoadAxis::kRate
                     ? KneeKind::kSaturation
                     : headline.kind;
-  const std::vector<SeedKnee> knees =
-      follow_knee(lab, options, answer.kind, before, found.requests_a_run, found.warm_up_at_knees);
+  const std::vector<SeedKnee> knees = follow_knee(
+      lab, options, answer.kind, before, {found.requests_a_run, found.warm_up_at_knees, found.lag_at_rest});
   std::vector<double> factors;
   answer.status = KneeStatus::kFound;
   for (std::size_t seed = 0; seed < knees.size(); ++seed) {
@@ -224,7 +228,7 @@ KneeResult find_knees(const KneeQuestion& question, const std::function<void()>&
   if (headline != nullptr) {
     for (const Change& change : question.changes) {
       result.what_ifs.push_back(
-          follow(question, change, found, result, *headline, on_run, result.runs, result.simulated_requests));
+          follow(question, change, found, *headline, on_run, result.runs, result.simulated_requests));
     }
   }
   result.bindings = find_bindings(question, result);

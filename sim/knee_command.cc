@@ -210,6 +210,7 @@ struct Traffic {
   std::optional<ServersNeeded> own;
   std::string text;
   std::vector<std::string> notices;
+  bool has_sessions = false;
 };
 
 std::optional<double> burstiness_of(Arrivals arrivals, const Options& o) {
@@ -231,6 +232,10 @@ Traffic traffic_from_trace(const Options& o, const RunConfig& config, Arrivals a
   if (!(traffic.own->mean_rate > 0)) traffic.own.reset();
   if (std::any_of(records.begin(), records.end(), [](const auto& r) { return r.after_previous; })) {
     traffic.notices.emplace_back("sessions: think times are stretched with the arrivals");
+    traffic.notices.emplace_back(
+        "sessions: no what-if answers, as their knees differ too much from seed to seed for two of them to "
+        "tell");
+    traffic.has_sessions = true;
   }
   const std::string name = config.trace.filename().string();
   if (axis == LoadAxis::kConcurrency) {
@@ -300,7 +305,8 @@ void write_page(OutputFiles& files, const RunConfig& config, const KneeResult& r
   files.create(kKneesCsv).write(knees_csv(result));
   files.create(kKneeWaitsCsv).write(knee_waits_csv(result));
   if (config.report.plots) {
-    const std::string only_scripts = write_paper_plots(files, knee_figures(result), knee_made_by(result, setup));
+    const std::string only_scripts =
+        write_paper_plots(files, knee_figures(result), knee_made_by(result, setup));
     if (!only_scripts.empty()) {
       fmt::print(stderr, "simulate: {}\n", only_scripts);
     }
@@ -350,7 +356,7 @@ int run(const CLI::App& app, const Options& o, const ParsedFlags& parsed) {
   const Traffic traffic = make_traffic(app, o, question.config, axis);
   question.workload = traffic.workload.get();
   question.traffic = traffic.own;
-  if (!o.no_what_if) {
+  if (!o.no_what_if && !traffic.has_sessions) {
     question.changes = possible_changes(asked, question.config, traffic.smoothed.get());
   }
 

@@ -201,21 +201,26 @@ double KneeRoots::root_of(const Bracket& bracket) const {
 SeedKnee KneeRoots::saturation_near(std::size_t seed, double near) {
   double low = 0;
   double load = kStartBeyond * near;
+  std::optional<double> rate;  // From a load far beyond.
   for (int i = 0; i < kMostFollows; ++i) {
     load = sweep_.closed() ? std::ceil(load) : load;
     const RunLog log = sweep_.run(load, seed, false);
     if (sweep_.trend_of(log).keeps_up) {
+      if (rate) {  // One run's test sees no trend so close to capacity.
+        return {KneeStatus::kFound, *rate, 1};
+      }
       low = load;
       load *= kFollowStep;
       continue;
     }
-    const std::optional<double> rate = completion_rate(log);
     if (sweep_.closed()) {
       return {KneeStatus::kFound, bisect_trend(seed, std::max(low, 1.0), load), 0};
     }
-    if (rate && load <= kFarBeyond * *rate) {
-      return {KneeStatus::kFound, std::min(*rate, load), 1};
+    const std::optional<double> here = completion_rate(log);
+    if (here && (rate || load <= kFarBeyond * *here)) {
+      return {KneeStatus::kFound, std::min(*here, load), 1};
     }
+    rate = here;
     load = rate ? kJustBeyond * *rate : load / kFollowStep;
   }
   return low > 0 ? SeedKnee{KneeStatus::kAboveRange, low, 0} : SeedKnee{KneeStatus::kBelowRange, load, 0};

@@ -314,6 +314,7 @@ SearchResult Search::find() {
   }
   result.first_knees = result.knees;
   result.warm_up_at_knees = sweep_.warm_up_at(result.knees.front().load);
+  result.lag_at_rest = sweep_.lag_at_rest();
   return result;
 }
 
@@ -332,8 +333,9 @@ void read_again(KneeLab& lab, const SearchOptions& options, const SearchResult& 
   if (closed) {
     longer.requests_a_slot = std::max<std::int64_t>(requests / std::lround(std::max(knee.load, 1.0)), 1);
   }
-  std::vector<SeedKnee> by_seed = follow_knee(
-      lab, longer, knee.kind, std::vector<double>(lab.seeds(), knee.load), requests, result.warm_up_at_knees);
+  std::vector<SeedKnee> by_seed =
+      follow_knee(lab, longer, knee.kind, std::vector<double>(lab.seeds(), knee.load),
+                  {requests, result.warm_up_at_knees, result.lag_at_rest});
   const auto saturation = std::find_if(result.knees.begin(), result.knees.end(),
                                        [](const Knee& k) { return k.kind == KneeKind::kSaturation; });
   if (!closed && knee.kind == KneeKind::kSlo && saturation->found()) {
@@ -372,11 +374,11 @@ SearchResult search_knees(KneeLab& lab, const SearchOptions& options) {
 }
 
 std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind,
-                                  const std::vector<double>& near, std::int64_t requests,
-                                  std::size_t warm_up) {
+                                  const std::vector<double>& near, const FollowBasis& basis) {
   BOOST_ASSERT(near.size() == lab.seeds());
-  Sweep sweep(lab, options, requests);
-  sweep.set_warm_up(warm_up);
+  Sweep sweep(lab, options, basis.requests);
+  sweep.set_warm_up(basis.warm_up);
+  sweep.set_lag_at_rest(basis.lag_at_rest);
   lab.prepare(sweep.requests_at(kWidestFollow * *std::max_element(near.begin(), near.end())));
   KneeRoots roots(sweep, kFollowTolerance);
   std::vector<SeedKnee> found(lab.seeds());

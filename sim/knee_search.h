@@ -59,15 +59,22 @@ struct SearchResult {
   std::vector<Knee> first_knees;    ///< The same before any longer runs: what changes are paired with.
   std::int64_t requests_a_run = 0;  ///< Of those; at the highest load.
   std::size_t warm_up_at_knees = 0;
+  double lag_at_rest = 1;           ///< Of the client (sim/saturation.h).
   bool precise = false;
 };
 
 [[nodiscard]] SearchResult search_knees(KneeLab& lab, const SearchOptions& options);
 
+/// What runs that follow a knee take over from the search that found it.
+struct FollowBasis {
+  std::int64_t requests = 0;
+  std::size_t warm_up = 0;
+  double lag_at_rest = 1;
+};
+
 /// The SLO's or the saturation knee alone, of each seed of the lab, expected near
-/// `near` of that seed: a handful of runs each. `warm_up` requests are cut.
+/// `near` of that seed: a handful of runs each.
 [[nodiscard]] std::vector<SeedKnee> follow_knee(KneeLab& lab, const SearchOptions& options, KneeKind kind,
-                                                const std::vector<double>& near, std::int64_t requests,
-                                                std::size_t warm_up);
+                                                const std::vector<double>& near, const FollowBasis& basis);
 
 }  // namespace kneepoint::sim

@@ -58,6 +58,9 @@ void Sweep::add(const std::vector<double>& loads) {
   for (Column& column : columns_) {
     judge(column);
   }
+  for (Column& column : columns_) {
+    column.trend.keeps_up = column.trend.keeps_up && !outlasts(column.trend, lag_at_rest());
+  }
 }
 
 // The start as all seeds share it: the mean of the i-th requests' TTFT.
@@ -116,7 +119,9 @@ LogView Sweep::view(const RunLog& log, double slowdown) const {
 }
 
 TrendTest Sweep::trend_of(const RunLog& log) const {
-  return closed() ? test_closed_loop(log, warm_up_at(log.load)) : test_open_loop(log, warm_up_at(log.load));
+  TrendTest test = test_together({&log, 1}, warm_up_at(log.load), closed());
+  test.keeps_up = test.keeps_up && !outlasts(test, lag_at_rest());
+  return test;
 }
 
 std::optional<double> Sweep::margin_of(const RunLog& log, double slowdown) const {

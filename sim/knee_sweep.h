@@ -44,6 +44,9 @@ class Sweep {
   /// The cut of the next column up that settles; without columns what set_warm_up() says.
   [[nodiscard]] std::size_t warm_up_at(double load) const;
   void set_warm_up(std::size_t requests) { warm_up_ = requests; }
+  /// The client's lag at the lowest load; without columns what set_lag_at_rest() says.
+  [[nodiscard]] double lag_at_rest() const { return columns_.empty() ? lag_at_rest_ : columns_.front().trend.lag; }
+  void set_lag_at_rest(double lag) { lag_at_rest_ = lag; }
 
  private:
   void judge(Column& column) const;
@@ -53,6 +56,7 @@ class Sweep {
   const SearchOptions& options_;
   std::int64_t requests_;
   std::size_t warm_up_ = 0;
+  double lag_at_rest_ = 1;
   std::vector<Column> columns_;  // By load.
 };
 

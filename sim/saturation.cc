@@ -14,6 +14,7 @@ constexpr std::size_t kFewestRequests = 2 * kBlocks;
 constexpr double kGrowthThatMatters = 0.01;  // Of the arrivals,
 constexpr double kLeastGrowth = 4;           // and so many requests a run.
 constexpr double kWaitingThatMatters = 0.05;
+constexpr double kLagThatMatters = 1.1;
 
 // Mean of `values` over its standard error.
 double t_of(const std::array<double, kBlocks>& values) {
@@ -41,6 +42,15 @@ std::size_t requests_sent(const RunLog& log) {
   return sent;
 }
 
+// How much longer the client took to send its requests than it meant to.
+double lag_of(const RunLog& log) {
+  std::int64_t last = 0;
+  for (const RequestLine& line : log.lines) {
+    last = std::max(last, line.sent_ns);
+  }
+  return static_cast<double>(last) / 1e9 * log.load / static_cast<double>(log.requests);
+}
+
 // Moments at which requests were completed, up to `until`, in order.
 std::vector<std::int64_t> completions(const RunLog& log, std::int64_t from, std::int64_t until) {
   std::vector<std::int64_t> times;
@@ -59,9 +69,11 @@ TrendTest together_open(std::span<const RunLog> logs, std::size_t warm_up) {
   std::array<double, kBlocks> growth{};
   double arrivals = 0;
   double completed = 0;
+  double lag = 0;
   bool stopped = false;
   for (const RunLog& log : logs) {
     stopped = stopped || log.stopped;
+    lag += lag_of(log) / static_cast<double>(logs.size());
     const std::size_t sent = requests_sent(log);
     if (sent < warm_up + kFewestRequests) {
       continue;
@@ -90,6 +102,7 @@ TrendTest together_open(std::span<const RunLog> logs, std::size_t warm_up) {
   const bool matters =
       grown > std::max(kGrowthThatMatters * arrivals, kLeastGrowth * static_cast<double>(logs.size()));
   test.keeps_up = !stopped && !(matters && test.t > kTrendCriticalT);
+  test.lag = lag;
   return test;
 }
 
@@ -131,13 +144,23 @@ TrendTest test_together(std::span<const RunLog> logs, std::size_t warm_up, bool 
   return closed ? together_closed(logs, warm_up) : together_open(logs, warm_up);
 }
 
+bool outlasts(const TrendTest& test, double at_rest) {
+  return test.lag > kLagThatMatters * at_rest;
+}
+
 std::optional<double> completion_rate(const RunLog& log) {
   const std::size_t sent = requests_sent(log);
   if (sent < kFewestRequests) {
     return std::nullopt;
   }
-  const std::vector<std::int64_t> times =
-      completions(log, log.lines[sent / 2].sent_ns, log.lines[sent - 1].sent_ns);
+  std::vector<std::int64_t> sends;
+  for (std::size_t i = 0; i < sent; ++i) {
+    if (log.lines[i].sent_ns != kNotKnown) {
+      sends.push_back(log.lines[i].sent_ns);
+    }
+  }
+  std::sort(sends.begin(), sends.end());  // Later turns of sessions are sent when their time comes.
+  const std::vector<std::int64_t> times = completions(log, sends[sends.size() / 2], sends.back());
   if (times.size() < 2 || times.back() == times.front()) {
     return std::nullopt;
   }

@@ -12,6 +12,10 @@
 // a server that falls behind by less serves 99 of 100 in time. All seeds at one load
 // are tested as one, their d_j averaged: five see what one cannot.
 //
+// Turns of a session wait for the answer before them, so the queue cannot grow
+// without end; then it is the client that falls behind. If it takes a tenth longer to
+// send its requests than at low load, the server does not keep up (outlasts()).
+//
 // What a server gets done that does not keep up is its capacity: completions per
 // second over the second half of the arrivals, when it is as full as it gets.
 //
@@ -36,12 +40,16 @@ struct TrendTest {
   bool keeps_up = true;
   double t = 0;                 ///< Of the drift; closed loop: share of requests in flight that wait.
   double throughput_share = 1;  ///< Completions over arrivals, from the warm-up to the last arrival.
+  double lag = 1;               ///< Time the client took to send all over the time it meant to; open loop.
 };
 
 /// Of runs at one load, each with so many requests; the second and third of one alone.
 [[nodiscard]] TrendTest test_together(std::span<const RunLog> logs, std::size_t warm_up, bool closed);
 [[nodiscard]] TrendTest test_open_loop(const RunLog& log, std::size_t warm_up);
 [[nodiscard]] TrendTest test_closed_loop(const RunLog& log, std::size_t warm_up);
+
+/// Whether the client has fallen behind, `at_rest` being its lag at low load.
+[[nodiscard]] bool outlasts(const TrendTest& test, double at_rest);
 
 /// Completions per second while requests came, second half; nothing if there were fewer than two.
 [[nodiscard]] std::optional<double> completion_rate(const RunLog& log);

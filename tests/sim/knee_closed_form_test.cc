@@ -228,8 +228,8 @@ TEST(Extremes, AnSloThatNoLoadMeetsSaysSo) {
   EXPECT_TRUE(knee_of(result, KneeKind::kSaturation).found());
 }
 
-// At three times capacity two thirds of the queue stays: of 4000 requests the 2 x 1 % + 16 = 96 that settle p99 are
-// late when about 150 have come, a long way from the end.
+// At three times capacity two thirds of the queue stays: of 4000 requests the 2 x 1 % + 16 = 96 that settle
+// p99 are late when about 150 have come, a long way from the end.
 TEST(Extremes, AnImpossibleLoadIsLeftEarly) {
   const Server server = one_at_a_time(drawn_requests({"8", "1", 0}, 1.0), "ttft:p99:60");
   Slo slo;

@@ -136,8 +136,7 @@ TEST_F(KneeCommand, WritesTheSameFilesOnAnyNumberOfThreads) {
   const std::string csv = content("points.csv");
   EXPECT_THAT(csv, HasSubstr("load,runs,"));
   EXPECT_THAT(json, testing::Not(HasSubstr(folder_.string())));
-  const std::string table =
-      printed(drawn({"--ttft-slo", "60", "--out", out, "--threads", "3"}));
+  const std::string table = printed(drawn({"--ttft-slo", "60", "--out", out, "--threads", "3"}));
   EXPECT_EQ(content("knee.json"), json);
   EXPECT_EQ(content("points.csv"), csv);
   EXPECT_THAT(table, HasSubstr("SLO ttft:p99:60"));

@@ -210,6 +210,18 @@ TEST(Saturation, AQueueThatComesBackHasNone) {
   EXPECT_TRUE(test_open_loop(queue_log(1000, [](double i) { return i / 200; }), 0).keeps_up);
 }
 
+TEST(Saturation, AClientThatFallsBehindIsATrend) {
+  // Meant to send 1000 in 1000 s, and took 1200: its sessions waited for answers.
+  RunLog log = queue_log(1000, [](double) { return 0; });
+  log.load = 1;
+  EXPECT_FALSE(outlasts(test_open_loop(log, 0), 1));
+  for (RequestLine& line : log.lines) {
+    line.sent_ns = line.sent_ns / 10 * 12;
+  }
+  EXPECT_TRUE(outlasts(test_open_loop(log, 0), 1));
+  EXPECT_FALSE(outlasts(test_open_loop(log, 0), 1.15)) << "at low load it took that long already";
+}
+
 TEST(Saturation, CapacityIsWhatGetsDone) {
   // One request is sent a second, one ends every two: half of capacity is missing.
   RunLog log = log_of(std::vector<std::int64_t>(1000, 10));

@@ -222,7 +222,8 @@ void EventLoop::engine_turns() {
   }
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
-    events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
+    // An empty batch in flight may have ended while the engine turned round.
+    events_.push({std::max(server_.oldest_end(), events_.now()), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   }
 }
 

@@ -7,13 +7,15 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <map>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "calibrate/calibrate_error.h"
+#include "calibrate/robust_linear.h"
 
 namespace kneepoint::calibrate {
 
@@ -167,18 +169,22 @@ ClientRun run_of(const fs::path& path, std::vector<Row> rows) {
   }
   std::stable_sort(run.requests.begin(), run.requests.end(),
                    [](const ClientRequest& a, const ClientRequest& b) { return a.start_s < b.start_s; });
-  double last_sent = 0, longest = 0;
   for (ClientRequest& request : run.requests) {
     request.start_s -= first_sent;
-    last_sent = std::max(last_sent, request.start_s);
-    longest = std::max(longest, request.latency_s);
     run.duration_s = std::max(run.duration_s, request.start_s + request.latency_s);
   }
-  // An hour for one answer, a hundred times the time in which all were sent.
-  if (longest > 3600 && longest > 100 * last_sent) {
-    refuse(path, fmt::format("a request takes {:.0f} s while all were sent within {:.0f} s: are the latencies in ms? "
-                             "Name the column with _ms, or give seconds",
-                             longest, last_sent));
+  // No server that anyone measures takes seconds for each token.
+  constexpr double kSlowestTpot_s = 2;
+  std::vector<double> tpots;
+  for (const ClientRequest& request : run.requests) {
+    if (request.output_tokens > 1) {
+      tpots.push_back((request.latency_s - request.ttft_s) / static_cast<double>(request.output_tokens - 1));
+    }
+  }
+  if (quantile(tpots, 0.5) > kSlowestTpot_s) {
+    refuse(path, fmt::format("the median request takes {:.1f} s for each output token: are the latencies in ms? Name "
+                             "their columns with _ms, or give seconds",
+                             quantile(tpots, 0.5)));
   }
   return run;
 }

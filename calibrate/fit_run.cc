@@ -96,6 +96,33 @@ class Comparison {
 
   [[nodiscard]] const std::vector<int>& group() const { return group_; }
 
+  /// What a correction's effect on a request can depend on: its lengths, when it
+  /// came, its latencies without correction. Rows as the residuals', a block of
+  /// columns for each group.
+  [[nodiscard]] MatrixXd instruments() const {
+    constexpr Index kEach = 7;
+    MatrixXd x = MatrixXd::Zero(static_cast<Index>(group_.size()), 2 * kEach);
+    Index row = 0;
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      for (std::size_t r = 0; r < runs_.size(); ++r) {
+        const auto plain = predicted_by_index(runs_[r], base_);
+        for (std::size_t i = 0; i < masks_[r].size(); ++i) {
+          const ClientRequest& request = runs_[r].client->requests[i];
+          if (!masks_[r][i] || (kind == 1 && request.output_tokens <= 1)) continue;
+          const double when = request.start_s / std::max(runs_[r].client->duration_s, kLeastTime_s);
+          const auto found = plain.find(i);
+          const std::vector<double> latency =
+              found == plain.end() ? std::vector<double>{1, 1} : tpots_and_ttfts(found->second);
+          x.row(row++).segment(static_cast<Index>(kind) * kEach, kEach) << 1,
+              std::log(static_cast<double>(request.prompt_tokens)),
+              std::log(static_cast<double>(request.output_tokens)), when, when * when, std::log(latency[0]),
+              std::log(std::max(latency[1], kLeastTime_s));
+        }
+      }
+    }
+    return x;
+  }
+
   /// Whether some run without a logged number of blocks came near using them all.
   [[nodiscard]] bool blocks_matter() const { return blocks_matter_; }
 
@@ -120,7 +147,8 @@ Noise noise_of(const VectorXd& residuals, const std::vector<int>& group) {
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (group[i] == static_cast<int>(g)) of_group.push_back(residuals(static_cast<Index>(i)));
     }
-    for (const double value : of_group) sizes.push_back(std::abs(value));
+    const double middle = quantile(of_group, 0.5);  // What all share is to be explained, and no noise.
+    for (double& value : of_group) sizes.push_back(std::abs(value -= middle));
     noise.scale[g] = std::max(quantile(std::move(sizes), 0.5) * 1.4826, kLeastScale);
     for (double& value : of_group) value = std::clamp(value / noise.scale[g], -kHuber, kHuber);
     for (int lag = 1; lag <= kMaxLag; ++lag) {
@@ -132,26 +160,22 @@ Noise noise_of(const VectorXd& residuals, const std::vector<int>& group) {
   return noise;
 }
 
-double objective(const VectorXd& residuals, const std::vector<int>& group, const Noise& noise,
-                 const VectorXd& theta) {
-  double sum = theta.squaredNorm() / 2;
-  for (Index i = 0; i < residuals.size(); ++i) {
+// Root of each residual's weight.
+VectorXd root_weights_of(const VectorXd& residuals, const std::vector<int>& group, const Noise& noise) {
+  VectorXd roots(residuals.size());
+  for (Index i = 0; i < roots.size(); ++i) {
     const auto g = static_cast<std::size_t>(group[static_cast<std::size_t>(i)]);
     const double r = std::abs(residuals(i)) / noise.scale[g];
-    sum += (r <= kHuber ? r * r / 2 : kHuber * (r - kHuber / 2)) / noise.inflation[g];
+    roots(i) = std::sqrt((r <= kHuber ? 1 : kHuber / r) / noise.inflation[g]) / noise.scale[g];
   }
-  return sum;
+  return roots;
 }
 
-// Weight of each residual's square.
-VectorXd weights_of(const VectorXd& residuals, const std::vector<int>& group, const Noise& noise) {
-  VectorXd weights(residuals.size());
-  for (Index i = 0; i < weights.size(); ++i) {
-    const auto g = static_cast<std::size_t>(group[static_cast<std::size_t>(i)]);
-    const double r = std::abs(residuals(i)) / noise.scale[g];
-    weights(i) = (r <= kHuber ? 1 : kHuber / r) / (noise.scale[g] * noise.scale[g] * noise.inflation[g]);
-  }
-  return weights;
+// An orthonormal basis of the weighted instruments, as rows to multiply residuals with.
+MatrixXd projection_of(const MatrixXd& instruments, const VectorXd& roots) {
+  const Eigen::ColPivHouseholderQR<MatrixXd> qr(roots.asDiagonal() * instruments);
+  const MatrixXd q = qr.householderQ() * MatrixXd::Identity(instruments.rows(), qr.rank());
+  return q.transpose() * roots.asDiagonal();
 }
 
 MatrixXd jacobian(const Comparison& comparison, const VectorXd& theta, Index rows) {
@@ -159,7 +183,7 @@ MatrixXd jacobian(const Comparison& comparison, const VectorXd& theta, Index row
   for (Index k = 0; k < kNumCorrections; ++k) {
     if (k == kKvBlocks && !comparison.blocks_matter()) continue;
     const CorrectionRow& row = corrections()[static_cast<std::size_t>(k)];
-    const double h = row.is_factor ? 0.02 / row.prior_sd : 0.1;
+    const double h = row.is_factor ? 0.15 / row.prior_sd : 0.8;
     VectorXd up = theta, down = theta;
     up(k) += h;
     down(k) -= h;
@@ -235,6 +259,7 @@ RunFit fit_corrections(const std::vector<Run>& runs, const std::vector<RequestMa
     throw CalibrateError(fmt::format("{} latencies are too few to fit {} corrections; at least {} are needed",
                                      group.size(), static_cast<int>(kNumCorrections), kFew));
   }
+  const MatrixXd instruments = comparison.instruments();
   VectorXd theta = start != nullptr ? *start : VectorXd::Zero(kNumCorrections);
   VectorXd residuals = comparison.residuals(theta);
   MatrixXd curvature = MatrixXd::Identity(kNumCorrections, kNumCorrections);
@@ -242,20 +267,23 @@ RunFit fit_corrections(const std::vector<Run>& runs, const std::vector<RequestMa
   int round = 0;
   for (bool moved = true; moved && round < kRounds; ++round) {
     moved = false;
-    const Noise noise = noise_of(residuals, group);
-    const MatrixXd j = jacobian(comparison, theta, residuals.size());
-    const VectorXd weights = weights_of(residuals, group, noise);
-    curvature = j.transpose() * weights.asDiagonal() * j + MatrixXd::Identity(kNumCorrections, kNumCorrections);
-    const VectorXd gradient = j.transpose() * weights.cwiseProduct(residuals) + theta;
-    const double before = objective(residuals, group, noise, theta);
-    for (int attempt = 0; attempt < 8 && !moved; ++attempt, damping *= 10) {
+    const VectorXd roots = root_weights_of(residuals, group, noise_of(residuals, group));
+    const MatrixXd projection = projection_of(instruments, roots);
+    const auto objective = [&](const VectorXd& r, const VectorXd& at) {
+      return (projection * r).squaredNorm() / 2 + at.squaredNorm() / 2;
+    };
+    const MatrixXd j = projection * jacobian(comparison, theta, residuals.size());
+    curvature = j.transpose() * j + MatrixXd::Identity(kNumCorrections, kNumCorrections);
+    const VectorXd gradient = j.transpose() * (projection * residuals) + theta;
+    const double before = objective(residuals, theta);
+    for (int attempt = 0; attempt < 6; ++attempt, damping *= 10) {
       MatrixXd damped = curvature;
       damped.diagonal() *= 1 + damping;
       const VectorXd next = theta - damped.ldlt().solve(gradient);
       const VectorXd next_residuals = comparison.residuals(next);
-      const double after = objective(next_residuals, group, noise, next);
+      const double after = objective(next_residuals, next);
       if (after >= before) continue;
-      moved = before - after > 1e-4 * (1 + before);
+      moved = before - after > 0.01 * (1 + before);
       theta = next;
       residuals = next_residuals;
       damping = std::max(damping / 100, 1e-6);

@@ -5,12 +5,16 @@
 // and time per output token, in their own robust standard deviations; the
 // objective adds the priors:
 //
-//     sum over residuals of rho(r / s) / v   +   theta' theta / 2
+//     | Q' r / s |^2 / (2 v)   +   theta' theta / 2
 //
-// rho is Huber's; v is what autocorrelation costs (requests that ran together
-// share their fate, so a thousand of them are not a thousand witnesses).
-// Minimised by Levenberg-Marquardt; the Jacobian by central differences wide
-// enough (2 %) to step over the jumps that scheduling makes.
+// One request's latency jumps with the step that it happens to catch, by more
+// than any correction moves it; a derivative by request would be such jumps, and
+// the fit would trust them. So residuals are looked at through Q, an orthonormal
+// basis of what a correction's effect can depend on (a request's lengths, its
+// time, its latencies without correction): a dozen averages that are smooth. Q
+// holds Huber's weights; v is what autocorrelation costs (requests that ran
+// together share their fate, so a thousand of them are not a thousand witnesses).
+// Minimised by Levenberg-Marquardt, the Jacobian by wide central differences (15 %).
 //
 // Source  K. Levenberg 1944, D. Marquardt 1963; D. W. Marquardt, SIAM J. 11(2).
 #pragma once

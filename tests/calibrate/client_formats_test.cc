@@ -92,8 +92,8 @@ const Garbage kGarbage[] = {
     {"CsvHalfToken", &kCsv, "g.csv", "100,11", "100,11.5", "no whole number"},
     {"CsvNoTokens", &kCsv, "g.csv", "100,11", "0,11", "prompt tokens is 0"},
     {"CsvFirstAfterLast", &kCsv, "g.csv", "80,0.28", "800,0.28", "other units"},
-    {"CsvMsAsSeconds", &kCsv, "g.csv", "ttft_ms,e2e_s\n10,100,11,80,0.28", "ttft,e2e\n10,100,11,80000,280000",
-     "in ms"},
+    {"CsvMsAsSeconds", &kCsv, "g.csv", "ttft_ms,e2e_s\n10,100,11,80,0.28\n10.5,40,2,60,0.09",
+     "ttft,e2e\n10,100,11,80,280\n10.5,40,2,60,90", "in ms"},
     {"JsonCut", &kJsonLines, "g.jsonl", "\"e2e\": 0.09}\n", "\"e2", "cut short"},
     {"JsonNan", &kJsonLines, "g.jsonl", "0.28", "NaN", "NaN"},
     {"JsonFailure", &kJsonLines, "g.jsonl", "\"e2e\": 0.09", "\"error\": \"503\", \"e2e\": 0.09", "failed"},
@@ -108,9 +108,9 @@ const Garbage kGarbage[] = {
     {"GuidellmCut", &kGuidellm, "g.json", "\"errored\": [], \"incomplete\": []}}]}\n", "", "cut short"},
 };
 
-class ClientGarbage : public testing::TestWithParam<Garbage> {};
+class ClientFormGarbage : public testing::TestWithParam<Garbage> {};
 
-TEST_P(ClientGarbage, IsRefusedByName) {
+TEST_P(ClientFormGarbage, IsRefusedByName) {
   const Garbage& row = GetParam();
   std::string text = *row.good;
   const std::size_t at = text.find(row.from);
@@ -130,7 +130,7 @@ TEST_P(ClientGarbage, IsRefusedByName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, ClientGarbage, testing::ValuesIn(kGarbage),
+INSTANTIATE_TEST_SUITE_P(, ClientFormGarbage, testing::ValuesIn(kGarbage),
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace

@@ -18,6 +18,8 @@
 namespace kneepoint::calibrate {
 namespace {
 
+using Runs = std::vector<Run>;  // Inside a test, Run is gtest's.
+
 hw::Measured made_up(double value) {
   return {value, 0, "made up"};
 }
@@ -91,9 +93,9 @@ TEST(FitCorrections, FindsKnownOnesAgain) {
   truth(kRequestCpu) = 0.8;   // 40 us
   truth(kFrontEndIn) = 1.0;   // 5 ms
   truth(kFrontEndOut) = 0.4;  // 2 ms
-  std::vector<Run> runs{made_up_run(1, 200)};
+  Runs runs{made_up_run(1, 400)};
   measure(truth, 2, runs[0]);
-  const std::vector<RequestMask> all{RequestMask(200, true)};
+  const std::vector<RequestMask> all{RequestMask(400, true)};
   const RunFit fit = fit_corrections(runs, all, made_up_server());
   for (Eigen::Index k = 0; k < kNumCorrections; ++k) {
     const FittedCorrection& found = fit.corrections[static_cast<std::size_t>(k)];
@@ -113,7 +115,7 @@ TEST(FitCorrections, FindsKnownOnesAgain) {
 }
 
 TEST(FitCorrections, TooFewLatenciesAreRefused) {
-  std::vector<Run> runs{made_up_run(1, 8)};
+  Runs runs{made_up_run(1, 8)};
   measure(Eigen::VectorXd::Zero(kNumCorrections), 2, runs[0]);
   EXPECT_THROW(static_cast<void>(fit_corrections(runs, {RequestMask(8, true)}, made_up_server())), CalibrateError);
 }
@@ -140,7 +142,7 @@ TEST(RecordedGpu, SecondHalfIsPredictedFromTheFirst) {
   // Its meta.json: what differs from vLLM's defaults.
   std::ofstream(config) << "model: 'meta-llama/Llama-3.1-8B' gpu: 'rtx-pro-6000' max_num_seqs: 128 "
                            "max_num_batched_tokens: 2048";
-  const std::vector<Run> runs{read_run(parse_run_argument("client=" + requests.string() + ",config=" + config))};
+  const Runs runs{read_run(parse_run_argument("client=" + requests.string() + ",config=" + config))};
   ASSERT_EQ(runs[0].client->requests.size(), 300U);
   double scatter = 0;
   const hw::MeasuredServer base = server_like_gpu(runs[0], scatter);

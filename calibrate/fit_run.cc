@@ -21,7 +21,9 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr int kRounds = 20;
+constexpr int kRounds = 8;
+constexpr int kAveraged = 4;          // The last of them.
+constexpr double kLongestStep = 1.5;  // Of any theta in one round.
 constexpr double kHuber = 2;
 constexpr double kLeastScale = 2e-3;   // A simulation is not true to more than that.
 constexpr double kLeastTime_s = 1e-6;
@@ -263,35 +265,31 @@ RunFit fit_corrections(const std::vector<Run>& runs, const std::vector<RequestMa
   VectorXd theta = start != nullptr ? *start : VectorXd::Zero(kNumCorrections);
   VectorXd residuals = comparison.residuals(theta);
   MatrixXd curvature = MatrixXd::Identity(kNumCorrections, kNumCorrections);
-  double damping = 1e-3;
-  int round = 0;
-  for (bool moved = true; moved && round < kRounds; ++round) {
-    moved = false;
+  // The objective itself jumps with theta, so a search along it would stop at the
+  // first lucky jump. Full steps are taken instead, and what they end in, round
+  // after round, is averaged.
+  VectorXd mean_theta = VectorXd::Zero(kNumCorrections);
+  MatrixXd mean_curvature = MatrixXd::Zero(kNumCorrections, kNumCorrections);
+  for (int round = 0; round < kRounds; ++round) {
     const VectorXd roots = root_weights_of(residuals, group, noise_of(residuals, group));
     const MatrixXd projection = projection_of(instruments, roots);
-    const auto objective = [&](const VectorXd& r, const VectorXd& at) {
-      return (projection * r).squaredNorm() / 2 + at.squaredNorm() / 2;
-    };
     const MatrixXd j = projection * jacobian(comparison, theta, residuals.size());
     curvature = j.transpose() * j + MatrixXd::Identity(kNumCorrections, kNumCorrections);
     const VectorXd gradient = j.transpose() * (projection * residuals) + theta;
-    const double before = objective(residuals, theta);
-    for (int attempt = 0; attempt < 6; ++attempt, damping *= 10) {
-      MatrixXd damped = curvature;
-      damped.diagonal() *= 1 + damping;
-      const VectorXd next = theta - damped.ldlt().solve(gradient);
-      const VectorXd next_residuals = comparison.residuals(next);
-      const double after = objective(next_residuals, next);
-      if (after >= before) continue;
-      moved = before - after > 0.01 * (1 + before);
-      theta = next;
-      residuals = next_residuals;
-      damping = std::max(damping / 100, 1e-6);
-      break;
+    VectorXd step = -curvature.ldlt().solve(gradient);
+    step *= std::min(1.0, kLongestStep / std::max(step.cwiseAbs().maxCoeff(), 1e-12));
+    theta += step;
+    residuals = comparison.residuals(theta);
+    if (round >= kRounds - kAveraged) {
+      mean_theta += theta / kAveraged;
+      mean_curvature += curvature / kAveraged;
     }
   }
+  theta = mean_theta;
+  // Ours jumps as the server's did: an average over rounds has that once more, a share of it.
+  curvature = mean_curvature / (1 + 1.0 / kAveraged);
   RunFit fit = result_at(theta, curvature, base, source_of(runs, masks));
-  fit.rounds = round;
+  fit.rounds = kRounds;
   return fit;
 }
 

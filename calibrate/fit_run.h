@@ -14,9 +14,11 @@
 // time, its latencies without correction): a dozen averages that are smooth. Q
 // holds Huber's weights; v is what autocorrelation costs (requests that ran
 // together share their fate, so a thousand of them are not a thousand witnesses).
-// Minimised by Levenberg-Marquardt, the Jacobian by wide central differences (15 %).
+// Minimised by Gauss-Newton with bounded steps, the Jacobian by wide central differences (15 %).
 //
-// Source  K. Levenberg 1944, D. Marquardt 1963; D. W. Marquardt, SIAM J. 11(2).
+// Source  L. P. Hansen, "Large sample properties of generalized method of
+//         moments estimators", Econometrica 50(4), 1982, for the instruments;
+//         B. Polyak, A. Juditsky, SIAM J. Control Optim. 30(4), 1992, for the average.
 #pragma once
 
 #include <string>

@@ -39,6 +39,7 @@ constexpr std::array kSubcommands{
     Subcommand{"check-steps", "whether a server's logged steps follow from our rules, step for step",
                &run_check_steps},
     Subcommand{"fit-ops", "a GPU's rates from measured operators", &run_fit_ops},
+    Subcommand{"fit-run", "corrects a time model by what clients of a real server measured", &run_fit_run},
     Subcommand{"fit-steps", "a measured server from the step logs of real runs", &run_fit_steps},
     Subcommand{"read-log", "what a vLLM server's log says, as a run configuration", &run_read_log},
     Subcommand{"validate", "predicts runs that were not fitted, and says how wrong", &run_validate},

@@ -236,6 +236,7 @@ LogReplay replay_once(Attempt& attempt, const std::vector<IterationLine>& steps,
 }  // namespace
 
 engine::SchedulerConfig replayable_config(const Run& run) {
+  if (run.config) return run.config->engine;
   const LoggedServer& server = only_server(run.log, run.files.name);
   const LoggedConfig config = logged_config(server);
   if (!config.missing.empty()) {

@@ -56,7 +56,7 @@ struct LogReplay {
 /// configuration that cannot be replayed (missing lines, speculative decoding).
 [[nodiscard]] LogReplay replay_log(const Run& run);
 
-/// The run's own engine configuration. Throws CalibrateError if the log does not
+/// The run's own engine configuration, from config= or the log. Throws CalibrateError if the log does not
 /// say enough, says drafts are used, or contradicts the cache state.
 [[nodiscard]] engine::SchedulerConfig replayable_config(const Run& run);
 

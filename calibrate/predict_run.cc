@@ -164,7 +164,7 @@ std::vector<RunMetric> metrics_of(const std::vector<RequestTimes>& requests, dou
                                  {"total_token_throughput", (inputs + outputs) * per_second}};
   add_summary("ttft", std::move(ttfts), metrics);
   add_summary("tpot", std::move(tpots), metrics);
-  add_summary("itl", std::move(itls), metrics);
+  if (!itls.empty()) add_summary("itl", std::move(itls), metrics);
   add_summary("e2el", std::move(e2els), metrics);
   return metrics;
 }
@@ -183,6 +183,13 @@ std::vector<RunMetric> measured_metrics(const ClientRun& client) {
 }
 
 RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server, const Unrest& unrest) {
+  const std::unique_ptr<hw::StepTimeModel> quiet = hw::make_measured_step_time_model(server);
+  if (unrest.sd_per_second <= 0) return predict_run(run, *quiet, nullptr, server.turnaround_s.value);
+  return predict_run(run, RestlessTimes(*quiet, unrest), nullptr, server.turnaround_s.value);
+}
+
+RunPrediction predict_run(const Run& run, const hw::StepTimeModel& times, const hw::GraphSizes* graphs,
+                          double turnaround_s) {
   if (!run.client) {
     throw CalibrateError(
         fmt::format("{}: has no client=; there is nothing measured to predict", run.files.name));
@@ -196,7 +203,7 @@ RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server, cons
   std::unique_ptr<sim::Client> client =
       std::make_unique<sim::OpenLoopClient>(std::make_unique<RecordedWorkload>(records, arrival_times(run)));
   if (run.client->max_concurrency) {
-    const sim::SimDuration turnaround = sim::to_sim_duration(server.turnaround_s.value);
+    const sim::SimDuration turnaround = sim::to_sim_duration(turnaround_s);
     client = std::make_unique<sim::SemaphoreClient>(std::move(client), *run.client->max_concurrency,
                                                     [turnaround] { return turnaround; });
   }
@@ -204,16 +211,12 @@ RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server, cons
   const std::unique_ptr<engine::Scheduler> scheduler = engine::find_scheduler("vllm-v1")->make(config, keys);
   const std::vector<engine::FreeBlock> queue = free_queue_of(run, records, config);
   if (!queue.empty()) static_cast<void>(scheduler->preset_free_queue(queue));
-  const std::unique_ptr<hw::StepTimeModel> quiet = hw::make_measured_step_time_model(server);
-  const RestlessTimes restless(*quiet, unrest);
-  const hw::StepTimeModel& times =
-      unrest.sd_per_second > 0 ? static_cast<const hw::StepTimeModel&>(restless) : *quiet;
   ClientView view;
   sim::EventLoop loop(run_config, {.client = *client,
                                    .engine = *scheduler,
                                    .keys = keys,
                                    .times = times,
-                                   .graphs = nullptr,
+                                   .graphs = graphs,
                                    .observers = {&view}});
   RunPrediction prediction;
   prediction.summary = loop.run();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calibrate/run_input.h"
+#include "hw/deployment.h"
 #include "hw/measured_step.h"
 #include "sim/run_summary.h"
 
@@ -55,5 +56,10 @@ struct Unrest {
 /// lacks its client file or its server's configuration.
 [[nodiscard]] RunPrediction predict_run(const Run& run, const hw::MeasuredServer& server,
                                         const Unrest& unrest = {});
+
+/// The same with any step times; `graphs` as sim::Server takes them, `turnaround_s`
+/// from a closed-loop client's last token to its next send.
+[[nodiscard]] RunPrediction predict_run(const Run& run, const hw::StepTimeModel& times,
+                                        const hw::GraphSizes* graphs, double turnaround_s);
 
 }  // namespace kneepoint::calibrate

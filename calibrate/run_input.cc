@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "calibrate/calibrate_error.h"
+#include "calibrate/client_formats.h"
+#include "sim/options.h"
 
 namespace kneepoint::calibrate {
 
@@ -155,7 +157,7 @@ RunFiles parse_run_argument(const std::string& argument) {
     const std::string_view key = part.substr(0, equals);
     if (equals == std::string_view::npos || equals + 1 == part.size()) {
       throw CalibrateError(
-          fmt::format("--run: '{}' is not key=FILE; keys are log (repeatable), client, trace, cache", part));
+          fmt::format("--run: '{}' is not key=FILE; keys are log (repeatable), client, trace, cache, config", part));
     }
     const fs::path path(part.substr(equals + 1));
     const auto set_once = [&](std::optional<fs::path>& slot) {
@@ -171,10 +173,15 @@ RunFiles parse_run_argument(const std::string& argument) {
       set_once(files.trace);
     } else if (key == "cache") {
       set_once(files.cache);
+    } else if (key == "config") {
+      set_once(files.config);
     } else {
       throw CalibrateError(
-          fmt::format("--run: unknown key '{}'; keys are log (repeatable), client, trace, cache", key));
+          fmt::format("--run: unknown key '{}'; keys are log (repeatable), client, trace, cache, config", key));
     }
+  }
+  if (!files.logs.empty() && files.config) {
+    throw CalibrateError("--run: log= and config= both say how the server is set; give one of them");
   }
   if (files.logs.empty() && !files.client) {
     throw CalibrateError("--run: give at least log=FILE or client=FILE");
@@ -313,7 +320,7 @@ void check_trace_against_client(const Run& run) {
 }
 
 void say_what_is_missing(Run& run) {
-  if (!run.has_log()) {
+  if (!run.has_log() && !run.config) {
     run.cannot.push_back("no log: the make-up and time of steps, and the server's configuration");
   }
   if (!run.client) {
@@ -341,7 +348,11 @@ Run read_run(const RunFiles& files) {
   ServerLogReader reader;
   for (const fs::path& path : files.logs) reader.read_file(path);
   run.log = reader.take();
-  if (files.client) run.client = read_client_result(*files.client);
+  if (files.client) {
+    run.client = read_client_file(*files.client);
+    run.notes = run.client->notes;
+  }
+  if (files.config) run.config = sim::resolve(sim::read_run_config(files.config->string()));
   if (files.trace) {
     run.trace = read_timed_trace(*files.trace);
   } else if (run.client) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "calibrate/server_log.h"
+#include "sim/run_config.h"
 
 namespace kneepoint::calibrate {
 
@@ -29,6 +30,7 @@ struct RunFiles {
   std::optional<std::filesystem::path> client;
   std::optional<std::filesystem::path> trace;
   std::optional<std::filesystem::path> cache;
+  std::optional<std::filesystem::path> config;  ///< A run configuration (sim/run_config.proto), where no log says it.
 };
 
 /// Throws CalibrateError for an unknown key, a key given twice (but log), or no log and no client.
@@ -52,6 +54,7 @@ struct ClientRun {
   std::optional<double> request_rate;  ///< Nothing: "inf".
   std::optional<std::int64_t> max_concurrency;
   std::vector<ClientRequest> requests;  ///< In the client's order.
+  std::vector<std::string> notes;       ///< What reading it took for granted.
 };
 
 /// One request as it was sent (`timed_trace` form).
@@ -77,6 +80,7 @@ struct Run {
   std::optional<ClientRun> client;
   std::vector<SentRequest> trace;  ///< From the trace file, else from the client's lengths; empty: neither.
   std::optional<CacheState> cache;
+  std::optional<sim::RunConfig> config;  ///< From its file, never from the log.
   std::vector<std::string> cannot;  ///< What a missing part keeps from being known.
   std::vector<std::string> notes;   ///< Other things to know: lines left out, and why.
 

@@ -24,6 +24,7 @@ int run_check_rates(const Arguments& arguments);
 int run_check_serving(const Arguments& arguments);
 int run_check_steps(const Arguments& arguments);
 int run_fit_ops(const Arguments& arguments);
+int run_fit_run(const Arguments& arguments);
 int run_fit_steps(const Arguments& arguments);
 int run_read_log(const Arguments& arguments);
 int run_validate(const Arguments& arguments);

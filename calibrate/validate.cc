@@ -81,6 +81,7 @@ hw::MeasuredServer draw_server(const hw::MeasuredServer& fitted, boost::random::
 }
 
 void check_same_server(const Run& run, const hw::MeasuredServer& server) {
+  if (!run.has_log()) return;  // Nothing says what it was; the report names the server file's model.
   const LoggedServer& logged = only_server(run.log, run.files.name);
   const std::string release = logged_config(logged).release;
   if (logged.model != server.model) {
@@ -105,25 +106,35 @@ ValidatedRun validate_run(const RunFiles& files, const hw::MeasuredServer& serve
   validated.predicted = std::move(prediction.requests);
   const std::vector<RunMetric> measured = measured_metrics(*run.client);
   const std::vector<RunMetric>& predicted = prediction.metrics;
-  std::vector<std::vector<double>> drawn(measured.size());
+  std::map<std::string, std::vector<double>> drawn;
   boost::random::mt19937_64 random(20240607);  // Any fixed seed: same inputs, same band.
   for (int i = 0; i < kDraws; ++i) {
     const hw::MeasuredServer drawn_server = draw_server(server, random);
     const Unrest unrest{server.speed_sd_per_second, static_cast<std::uint64_t>(i) + 1};
-    const std::vector<RunMetric> metrics = predict_run(run, drawn_server, unrest).metrics;
-    for (std::size_t m = 0; m < metrics.size(); ++m) drawn[m].push_back(metrics[m].value);
+    for (const RunMetric& metric : predict_run(run, drawn_server, unrest).metrics) {
+      drawn[metric.name].push_back(metric.value);
+    }
   }
-  for (std::size_t m = 0; m < measured.size(); ++m) {
-    validated.metrics.push_back({measured[m].name, measured[m].value, predicted[m].value,
-                                 quantile(drawn[m], 0.05), quantile(drawn[m], 0.95)});
+  // What the client did not record (a list of requests has no inter-token latencies) is not compared.
+  for (const RunMetric& metric : measured) {
+    const auto same = std::find_if(predicted.begin(), predicted.end(),
+                                   [&](const RunMetric& other) { return other.name == metric.name; });
+    if (same == predicted.end()) continue;
+    const std::vector<double>& draws = drawn[metric.name];
+    validated.metrics.push_back(
+        {metric.name, metric.value, same->value, quantile(draws, 0.05), quantile(draws, 0.95)});
   }
   return validated;
 }
 
-// Median over the runs of a metric's |error|, by its place in the list.
-double median_error(const std::vector<ValidatedRun>& runs, std::size_t metric) {
+// Median over the runs that have it of a metric's |error|.
+double median_error(const std::vector<ValidatedRun>& runs, const std::string& metric) {
   std::vector<double> errors;
-  for (const ValidatedRun& run : runs) errors.push_back(std::abs(run.metrics[metric].error()));
+  for (const ValidatedRun& run : runs) {
+    for (const ValidatedMetric& other : run.metrics) {
+      if (other.name == metric) errors.push_back(std::abs(other.error()));
+    }
+  }
   return quantile(std::move(errors), 0.5);
 }
 
@@ -137,8 +148,8 @@ void print_table(const std::vector<ValidatedRun>& runs) {
     }
   }
   fmt::print("median of |error| over {} runs\n", runs.size());
-  for (std::size_t m = 0; m < runs.front().metrics.size(); ++m) {
-    fmt::print("  {:<24} {:>6.1f}%\n", runs.front().metrics[m].name, median_error(runs, m) * 100);
+  for (const ValidatedMetric& metric : runs.front().metrics) {
+    fmt::print("  {:<24} {:>6.1f}%\n", metric.name, median_error(runs, metric.name) * 100);
   }
 }
 
@@ -154,8 +165,8 @@ void print_json(const std::vector<ValidatedRun>& runs) {
     }
     all["runs"].push_back({{"name", run.name}, {"metrics", metrics}});
   }
-  for (std::size_t m = 0; m < runs.front().metrics.size(); ++m) {
-    all["median_abs_error"][runs.front().metrics[m].name] = median_error(runs, m);
+  for (const ValidatedMetric& metric : runs.front().metrics) {
+    all["median_abs_error"][metric.name] = median_error(runs, metric.name);
   }
   fmt::print("{}\n", all.dump(2));
 }

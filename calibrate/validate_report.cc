@@ -119,7 +119,7 @@ std::string gnuplot_script(const ValidatedRun& run) {
       "set border 3\nset tics nomirror out\nset grid ytics lc rgb '#dddddd'\n"
       "m = '#1f77b4'\np = '#ff7f0e'\n"
       "set multiplot\n"
-      "set origin 0,0.48\nset size 1,0.52\nset lmargin 9\nset rmargin 3\n"
+      "set origin 0,0.48\nset size 1,0.52\nset lmargin 11\nset rmargin 3\n"
       "set title '{1} requests: mean TTFT {2:.0f} ms measured, {3:.0f} predicted ({4:+.1f} %); p99 {5:.0f}, {6:.0f} "
       "({7:+.1f} %)'\n",
       name, run.measured.size(), mean.measured, mean.predicted, mean.error() * 100, p99.measured, p99.predicted,

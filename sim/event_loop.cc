@@ -264,7 +264,8 @@ void EventLoop::engine_turns() {
   watch_head();
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
-    events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
+    // An empty batch in flight may have ended while the engine turned round.
+    events_.push({std::max(server_.oldest_end(), events_.now()), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
   }
 }
 

@@ -1,7 +1,6 @@
 // calibrate check-serving: simulates measured servers with their own clients and says
 // how far off the predictions are.
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <mutex>
 
@@ -11,6 +10,7 @@
 #include "calibrate/serving_accuracy.h"
 #include "calibrate/serving_rows.h"
 #include "hw/spec_error.h"
+#include "sim/on_cores.h"
 #include "sim/progress.h"
 #include "sim/usage_error.h"
 
@@ -60,15 +60,12 @@ void predict_rows(std::vector<CheckedRow>& rows, std::size_t seeds) {
   }
   sim::Progress progress(jobs.size(), "simulations");
   std::mutex drawing;
-  tbb::parallel_for(
-      std::size_t{0}, jobs.size(), std::size_t{1},
-      [&](std::size_t at) {
-        const Job& job = jobs[at];
-        predictions[job.row][job.seed] = predict_serving(rows[job.row].row, job.seed + 1);
-        const std::lock_guard<std::mutex> lock(drawing);
-        progress.one_over();
-      },
-      tbb::simple_partitioner());
+  sim::for_each_on_cores(static_cast<std::int64_t>(jobs.size()), 0, [&](std::int64_t at) {
+    const Job& job = jobs[static_cast<std::size_t>(at)];
+    predictions[job.row][job.seed] = predict_serving(rows[job.row].row, job.seed + 1);
+    const std::lock_guard<std::mutex> lock(drawing);
+    progress.one_over();
+  });
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!predictions[i].empty()) {
       rows[i].predicted = mean_of(predictions[i]);

@@ -123,6 +123,18 @@ void VllmV1::give_back(Limits& limits, std::int64_t tokens) const {
   limits.room += tokens + draft_slots_;
 }
 
+/// The request computes so many tokens in the step, after those it has computed.
+VllmV1::Planned& VllmV1::put_into(Batch& batch, Slot slot, std::int32_t tokens) {
+  const Request& r = requests_[slot];
+  Planned& planned = batch.planned.emplace_back();
+  planned.slot = slot;
+  planned.order = r.order;
+  planned.share.id = r.id;
+  planned.share.num_scheduled_tokens = tokens;
+  planned.share.num_computed_tokens = r.num_computed_tokens;
+  return planned;
+}
+
 /// Counts the planned tokens as computed, and tells the plan.
 void VllmV1::finish_plan(StepPlan& plan, Batch& batch) {
   fresh_.clear();

@@ -103,6 +103,7 @@ class VllmV1 final : public Scheduler {
   [[nodiscard]] std::int64_t left(const Limits& limits) const;
   void spend(Limits& limits, std::int64_t tokens) const;
   void give_back(Limits& limits, std::int64_t tokens) const;
+  Planned& put_into(Batch& batch, Slot slot, std::int32_t tokens);
   void finish_plan(StepPlan& plan, Batch& batch);
 
   // vllm_v1_running.cc

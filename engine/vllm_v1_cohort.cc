@@ -177,12 +177,7 @@ bool VllmV1::serve_loose(std::size_t index, StepPlan& plan, Batch& batch) {
   const bool extended = kv_.extend(r, tokens);
   BOOST_ASSERT_MSG(extended, "CONSERVE_BLOCKS: the blocks of a step were counted wrongly");
   static_cast<void>(extended);
-  Planned& planned = batch.planned.emplace_back();
-  planned.slot = slot;
-  planned.order = r.order;
-  planned.share.id = r.id;
-  planned.share.num_scheduled_tokens = tokens;
-  planned.share.num_computed_tokens = r.num_computed_tokens;
+  put_into(batch, slot, tokens);
   return true;
 }
 

@@ -30,12 +30,7 @@ void VllmV1::plan_running(Limits& limits, StepPlan& plan, Batch& batch) {
     }
     const std::int32_t beyond_known =
         r.num_computed_tokens + tokens - r.num_tokens - r.num_output_placeholders;
-    Planned& planned = batch.planned.emplace_back();
-    planned.slot = slot;
-    planned.order = r.order;
-    planned.share.id = r.id;
-    planned.share.num_scheduled_tokens = tokens;
-    planned.share.num_computed_tokens = r.num_computed_tokens;
+    Planned& planned = put_into(batch, slot, tokens);
     planned.share.num_draft_tokens = std::clamp(beyond_known, 0, r.num_draft_tokens);
     r.num_draft_tokens = 0;
     spend(limits, tokens);

@@ -125,19 +125,14 @@ void VllmV1::admit(Slot slot, const Admission& admission, Batch& batch) {
     (resumed ? stats_.resumed_query_tokens : stats_.query_tokens) += r.num_tokens;
     (resumed ? stats_.resumed_hit_tokens : stats_.hit_tokens) += admission.hit_tokens;
   }
-  Planned& planned = batch.planned.emplace_back();
   r.order = next_order_++;
-  planned.slot = slot;
-  planned.order = r.order;
-  planned.share.id = r.id;
-  planned.share.num_scheduled_tokens = admission.tokens;
-  planned.share.num_computed_tokens = admission.hit_tokens;
+  r.num_computed_tokens = admission.hit_tokens;
+  Planned& planned = put_into(batch, slot, admission.tokens);
   planned.share.num_cached_tokens = admission.hit_tokens;
   planned.share.num_draft_tokens = admission.drafts;
   planned.share.drafts_padded = admission.drafts > 0;
   planned.share.kind = r.status == RequestStatus::kPreempted ? ScheduledKind::kResumed : ScheduledKind::kNew;
   note_adapter(r.adapter);
-  r.num_computed_tokens = admission.hit_tokens;
   r.status = RequestStatus::kRunning;
   r.deferred = false;
   running_.push_back(slot);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "hw/capacity.h"
+#include "sim/command_line.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
 #include "sim/usage_error.h"
@@ -228,14 +228,8 @@ int run_capacity(std::span<const std::string> arguments) {
       ->check(CLI::IsMember({"table", "json"}));
   app.footer(
       "Example: simulate capacity --model qwen3-32b --gpu h200 --quantization fp8 --memory-model vllm");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "capacity", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("capacity: {}; --help says more", error.what()));
   }
   std::vector<Scenario> scenarios = {{"llama-3.1-8b", "h100"}, {"qwen3-32b", "h200"}};
   std::vector<std::string> models(kMemoryTableModels.begin(), kMemoryTableModels.end());

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/command_line.h"
 #include "sim/compare.h"
 #include "sim/compare_report.h"
 #include "sim/output_files.h"
@@ -50,14 +50,8 @@ int run_compare(std::span<const std::string> arguments) {
   CLI::App app("Two results or configurations side by side, run by run with the same seed.",
                "simulate compare");
   declare(app, options);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "compare", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("compare: {}; --help says more", error.what()));
   }
   if (options.sides.size() != 2) {
     throw UsageError(

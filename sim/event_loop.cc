@@ -1,3 +1,5 @@
+// The client's side and the server's: one handler an event. What becomes of a
+// step's outputs is in event_loop_outputs.cc, the accounts in event_loop_books.cc.
 #include "sim/event_loop.h"
 
 #include <algorithm>
@@ -13,10 +15,6 @@ namespace {
 // "If nothing could be executed but requests remain, the loop sleeps 1 ms"
 // (spec.md 7.1).
 constexpr SimDuration kIdleSleep = std::chrono::milliseconds(1);
-
-// So many computing steps in a row without one token for anybody are no
-// preemption that sorts itself out: the longest prefill takes far fewer.
-constexpr std::int64_t kStormSteps = 100'000;
 
 constexpr std::size_t kNumAdmissionStops = static_cast<std::size_t>(engine::AdmissionStop::kDraftRoom) + 1;
 
@@ -262,6 +260,10 @@ void EventLoop::engine_turns() {
   note_load();
   blocked_by_plan_ = load_.num_waiting;
   watch_head();
+  plan_step_end();
+}
+
+void EventLoop::plan_step_end() {
   if (!server_.idle() && !step_end_planned_) {
     step_end_planned_ = true;
     // An empty batch in flight may have ended while the engine turned round.
@@ -329,14 +331,10 @@ bool EventLoop::steps_end_steadily() {
   const SimTime until = std::min(events_.next_time(), limits_.latest());
   const std::int64_t done = server_.turn_steadily(turns, turnaround, until, [this, turnaround](const Batch& batch) {
     events_.advance_to(batch.record.end);
-    ++summary_.steps;
-    summary_.scheduled_tokens += batch.num_tokens;
-    books_.planned_tokens(batch.num_tokens);
-    books_.member_tokens(batch.record.generation_tokens);
+    book_step(batch);
     books_.step_gave(outputs_.num_outputs());
     outputs_.next_like_before(events_.now() + front_end_.output);
     for (RunObserver* observer : parts_.observers) {
-      observer->on_step(batch.record);
       observer->on_cohort_tokens(outputs_.cohort());
     }
     read_load(events_.now() + turnaround);  // The next plan took blocks; nothing else changes.
@@ -347,8 +345,7 @@ bool EventLoop::steps_end_steadily() {
   steps_without_tokens_ = 0;
   listed_.clear();
   note_load();
-  step_end_planned_ = true;
-  events_.push({server_.oldest_end(), Phase::kStepEnd, EventKind::kOldestStepEnds, 0});
+  plan_step_end();
   return true;
 }
 
@@ -361,13 +358,7 @@ void EventLoop::oldest_step_ends() {
   const Batch& batch = server_.finish_oldest(*this, outcome_);
   const bool computed = batch.num_tokens > 0;
   if (computed) {
-    ++summary_.steps;
-    summary_.scheduled_tokens += batch.num_tokens;
-    books_.planned_tokens(batch.num_tokens);
-    books_.member_tokens(batch.record.context_tokens + batch.record.generation_tokens);
-    for (RunObserver* observer : parts_.observers) {
-      observer->on_step(batch.record);
-    }
+    book_step(batch);
     watch_progress();
   }
   deliver_outputs();
@@ -381,274 +372,6 @@ void EventLoop::oldest_step_ends() {
   const SimDuration turnaround =
       computed ? parts_.times.turnaround(outcome_.num_emitted) : SimDuration{0};
   plan_turn(nothing_can_run ? kIdleSleep : turnaround);
-}
-
-// ---- outputs on their way to the clients
-
-void EventLoop::deliver_outputs() {
-  if (keeps_cohort_) {
-    order_outputs();
-  }
-  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
-    deliver_tokens(live_of(tokens.id), tokens);
-  }
-}
-
-// Finds out what those got whom the outcome does not list, and when those it lists
-// got what came before.
-void EventLoop::order_outputs() {
-  const std::int64_t number = outputs_.num_steps();
-  for (const engine::RequestId id : outcome_.joined) {
-    live_of(id).cohort_since = number;
-  }
-  std::swap(listed_, listed_before_);
-  listed_.clear();
-  for (const engine::EmittedTokens& tokens : outcome_.emitted) {
-    Live& live = live_of(tokens.id);
-    const bool enters = live.cohort_since < 0 && live.last_listed.step != number - 1;
-    listed_.push_back({tokens.id, tokens.place, enters, {}});
-    live.last_listed = {number, tokens.place};
-    if (live.first_listed.step < 0) {
-      live.first_listed = live.last_listed;
-    }
-  }
-  for (const OutputOrder::Listed& before : listed_before_) {
-    const auto found = live_.find(before.id);
-    const bool goes_on = found != live_.end() && !found->second.server_done &&
-                         (found->second.last_listed.step == number || found->second.cohort_since == number);
-    if (!goes_on) {
-      left_.push_back(before.place);
-    }
-  }
-  outputs_.next_step(events_.now() + front_end_.output, outcome_.num_emitted, listed_, left_);
-  left_.clear();
-  for (const OutputOrder::Listed& output : listed_) {
-    if (live_of(output.id).first_listed.step == number) {
-      outputs_.hold(number);  // Until it is over: should it fail, its tokens are withdrawn.
-    }
-  }
-  if (outputs_.cohort().count > 0) {
-    for (RunObserver* observer : parts_.observers) {
-      observer->on_cohort_tokens(outputs_.cohort());
-    }
-  }
-  for (const OutputOrder::Listed& output : listed_) {
-    Live& live = live_of(output.id);
-    if (live.cohort_since >= 0) {
-      settle_cohort_tokens(live, number - live.cohort_since, output.previous);
-    }
-  }
-}
-
-// A request was given `num_tokens` tokens unlisted, the last of which came at `last`.
-void EventLoop::settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTime last) {
-  live.cohort_since = -1;
-  live.sampled += num_tokens;
-  live.record.output_tokens += num_tokens;
-  live.record.last_token = last;
-}
-
-// The step that ends next has no output for it.
-void EventLoop::leave_cohort_unlisted(Live& live) {
-  std::int64_t place = 0;
-  SimTime last{};
-  outputs_.follow(live.request.id, live.last_listed.step, live.last_listed.place,
-                  [&](std::int64_t, std::int64_t its_place, SimTime at_client) {
-                    place = its_place;
-                    last = at_client;
-                  });
-  left_.push_back(place);
-  settle_cohort_tokens(live, outputs_.num_steps() - live.cohort_since, last);
-}
-
-void EventLoop::withdraw_tokens(const Live& live) {
-  if (!keeps_cohort_ || live.first_listed.step < 0) {
-    return;
-  }
-  std::vector<SimTime> times;
-  outputs_.follow(live.request.id, live.first_listed.step, live.first_listed.place,
-                  [&](std::int64_t, std::int64_t, SimTime at_client) { times.push_back(at_client); });
-  for (RunObserver* observer : parts_.observers) {
-    observer->on_tokens_withdrawn(times);
-  }
-}
-
-// One request's part of a step's output on its way to the client.
-void EventLoop::deliver_tokens(Live& live, const engine::EmittedTokens& tokens) {
-  RequestRecord& record = live.record;
-  if (!live.had_output && tokens.num_tokens > 0) {
-    live.had_output = true;
-    admission_.on_first_output(record.prompt_tokens);
-  }
-  const SimTime at_client = outputs_.time_at(events_.now() + front_end_.output, tokens.place);
-  const SimTime deadline = config_.client.timeout ? record.sent + *config_.client.timeout : kNever;
-  const bool received = !live.client_done && at_client <= deadline;
-  live.sampled += tokens.num_tokens;
-  if (received && tokens.num_tokens > 0) {
-    const SimTime previous = record.last_token;
-    record.output_tokens += tokens.num_tokens;
-    record.last_token = at_client;
-    if (previous == kNever) {
-      record.first_token = at_client;
-    }
-    for (RunObserver* observer : parts_.observers) {
-      observer->on_tokens(record, previous, at_client, tokens.num_tokens);
-    }
-  }
-  if (tokens.finish == engine::FinishReason::kNone) {
-    return;
-  }
-  if (received) {
-    end_at_server(live, tokens.finish == engine::FinishReason::kStop ? RequestEnd::kStop : RequestEnd::kLength, at_client);
-    return;
-  }
-  leave_server(live);  // The client has given up, or will before this arrives.
-  forget_if_over(live);
-}
-
-// The server is done with a request; its client will know at `at_client`.
-void EventLoop::end_at_server(Live& live, RequestEnd end, SimTime at_client) {
-  live.record.end = end;
-  live.record.last_token = at_client;
-  leave_server(live);
-  if (live.client_done) {
-    forget_if_over(live);
-    return;
-  }
-  events_.push({at_client, Phase::kArrival, EventKind::kClientHasAnswer, live.record.index});
-}
-
-void EventLoop::leave_server(Live& live) {
-  live.server_done = true;
-  if (!live.accepted) {
-    return;
-  }
-  if (live.record.queued != kNever) {
-    books_.left_engine(events_.now() - live.record.queued);
-  }
-  if (!live.had_output) {
-    admission_.on_first_output(live.record.prompt_tokens);
-  }
-  admission_.on_over();
-  parts_.keys.remove(live.request.id);
-}
-
-void EventLoop::sample(const Batch& batch, engine::StepResult& result) {
-  for (const BatchMember& member : batch.members) {
-    if (!member.samples) {
-      continue;
-    }
-    const auto found = live_.find(member.id);
-    if (found == live_.end()) {
-      continue;  // Ended while this batch was in flight.
-    }
-    const Live& live = found->second;
-    std::int32_t num_tokens = 1;
-    if (member.num_draft_tokens > 0 && !member.drafts_padded) {
-      num_tokens += acceptance_.draw(member.num_draft_tokens);
-    }
-    const bool reaches_eos = live.ends_after > 0 && live.sampled + num_tokens >= live.ends_after;
-    if (reaches_eos || member.num_draft_tokens > 0) {
-      const std::int64_t stop_at = reaches_eos ? live.ends_after - live.sampled - 1 : -1;
-      result.exceptions.push_back({member.id, num_tokens, static_cast<std::int32_t>(stop_at)});
-    }
-  }
-}
-
-// ---- books
-
-void EventLoop::watch_progress() {
-  steps_without_tokens_ = outcome_.num_emitted == 0 ? steps_without_tokens_ + 1 : 0;
-  summary_.storm = steps_without_tokens_ >= kStormSteps;
-}
-
-// Books the time since the last change under the load that held, then reads the
-// load that holds from now on.
-void EventLoop::note_load() {
-  const SimTime now = events_.now();
-  const SimDuration held = now - last_load_change_;
-  if (held.count() > 0) {
-    running_time_ += Int128{held.count()} * load_.num_running;
-    waiting_time_ += Int128{held.count()} * load_.num_waiting;
-    books_.engine_held(held, load_.num_running + load_.num_waiting);
-    const std::int64_t blocked = std::min(blocked_by_plan_, load_.num_waiting);
-    wait_by_cause_[static_cast<std::size_t>(server_.admission_stop())] += held * blocked;
-    wait_for_next_step_ += held * (load_.num_waiting - blocked);
-    last_load_change_ = now;
-  }
-  read_load(now);
-}
-
-void EventLoop::read_load(SimTime since) {
-  const engine::EngineLoad load = parts_.engine.load();
-  if (load == load_) {
-    return;
-  }
-  load_ = load;
-  summary_.peak_running = std::max(summary_.peak_running, load_.num_running);
-  summary_.peak_waiting = std::max(summary_.peak_waiting, load_.num_waiting);
-  summary_.peak_used_blocks = std::max(summary_.peak_used_blocks, load_.usable_blocks - load_.free_blocks);
-  for (RunObserver* observer : parts_.observers) {
-    observer->on_load(since, load_);
-  }
-}
-
-void EventLoop::close_books() {
-  note_load();
-  const bool whole = !summary_.storm && !stopped() && summary_.stopped_by.empty();
-  BOOST_ASSERT_MSG(!whole || live_.empty(), "CONSERVE_REQUESTS: a request is neither over nor under way");
-  summary_.end = events_.now();
-  for (const auto& [index, live] : live_) {
-    const std::int64_t unlisted = live.cohort_since < 0 ? 0 : outputs_.num_steps() - live.cohort_since;
-    books_.request_got(live.sampled + unlisted);
-    if (!live.server_done && live.record.queued != kNever) {
-      books_.left_engine(summary_.end - live.record.queued);
-    }
-    if (!live.client_done) {
-      books_.unfinished(summary_.end, live.record.sent);
-      ++summary_.unfinished;
-    }
-  }
-  summary_.sent = books_.num_sent();
-  summary_.audit = books_.close(summary_.end, whole, load_.free_blocks, load_.usable_blocks);
-  if (summary_.first_send == kNever) {
-    summary_.first_send = SimTime{};
-  }
-  for (const auto& [id, live] : live_) {
-    if (!live.client_done) {
-      withdraw_tokens(live);
-    }
-  }
-  const auto lasted = static_cast<double>((summary_.end - summary_.first_send).count());
-  summary_.mean_running = lasted > 0 ? static_cast<double>(running_time_) / lasted : 0;
-  summary_.mean_waiting = lasted > 0 ? static_cast<double>(waiting_time_) / lasted : 0;
-  for (std::size_t cause = 0; cause < wait_by_cause_.size(); ++cause) {
-    if (wait_by_cause_[cause].count() > 0) {
-      summary_.wait_causes.push_back(
-          {std::string(engine::admission_stop_name(static_cast<engine::AdmissionStop>(cause))), wait_by_cause_[cause]});
-    }
-  }
-  if (wait_for_next_step_.count() > 0) {
-    summary_.wait_causes.push_back({"next_step", wait_for_next_step_});
-  }
-  const engine::PrefixCacheStats cache = parts_.engine.prefix_cache_stats();
-  summary_.prefix_query_tokens = cache.query_tokens;
-  summary_.prefix_hit_tokens = cache.hit_tokens;
-  summary_.num_blocks = load_.usable_blocks + 1;
-  summary_.device_busy = server_.device_busy();
-  for (const hw::Extrapolation& found : server_.extrapolations()) {
-    summary_.notices.push_back("outside what was measured: " + found.what + " (" + found.shape + ")");
-  }
-}
-
-void EventLoop::check_causal_times(const RequestRecord& record) const {
-  SimTime before = record.arrival;
-  for (const SimTime stamp : {record.sent, record.queued, record.scheduled, record.first_token, record.last_token}) {
-    if (stamp != kNever) {
-      BOOST_ASSERT_MSG(before <= stamp, "CAUSAL_TIMES: a request's time stamps go backwards");
-      before = stamp;
-    }
-  }
 }
 
 EventLoop::Live& EventLoop::live_of(std::uint64_t id) {

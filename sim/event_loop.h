@@ -92,6 +92,7 @@ class EventLoop final : private Sampler {
   void forget_if_over(const Live& live);
   void wake_engine();
   void plan_turn(SimDuration delay);
+  void plan_step_end();
   void deliver_outputs();
   void order_outputs();
   void settle_cohort_tokens(Live& live, std::int64_t num_tokens, SimTime last);
@@ -103,6 +104,7 @@ class EventLoop final : private Sampler {
   void watch_head();
   void watch_doomed();
   void end_never_running(engine::RequestId id, RequestEnd end);
+  void book_step(const Batch& batch);
   void watch_progress();
   void note_load();
   void read_load(SimTime since);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <vector>
 
 #include "hw/deployment.h"
 #include "hw/explain.h"
 #include "hw/roofline_step.h"
+#include "sim/command_line.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
 #include "sim/usage_error.h"
@@ -63,14 +63,8 @@ int run_explain(std::span<const std::string> arguments) {
   app.add_option("--dot", options.dot, "write the operator graph as Graphviz DOT to this file");
   app.add_option("--json", options.json, "write the operators and the graph as JSON to this file");
   app.footer("Example: simulate explain --model llama-3.1-8b --gpu h100 --batch 64 --context 2048");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "explain", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("explain: {}; --help says more", error.what()));
   }
   if (options.step.prompt_tokens > 0 && options.step.prompts == 0) {
     options.step.prompts = 1;

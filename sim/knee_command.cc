@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +13,7 @@
 
 #include "hw/closest_name.h"
 #include "sim/choices.h"
+#include "sim/command_line.h"
 #include "sim/find_knees.h"
 #include "sim/knee_changes.h"
 #include "sim/knee_page.h"
@@ -397,14 +397,8 @@ int run_knee(std::span<const std::string> arguments) {
       "  simulate knee --sweep concurrency --prompt-tokens uniform:819:1024 --output-tokens "
       "uniform:6554:8192 "
       "--slo ttft:mean:1000 --model llama-3.1-70b -tp 2 --quantization fp8");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "knee", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("knee: {}; --help says more", error.what()));
   }
   refuse_unknown(app, app.remaining());
   const ParsedFlags parsed = parse_flags(app.remaining());

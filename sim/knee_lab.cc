@@ -2,8 +2,6 @@
 
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <array>
@@ -13,20 +11,17 @@
 #include <utility>
 
 #include "sim/client.h"
+#include "sim/on_cores.h"
 #include "sim/simulation.h"
 
 namespace kneepoint::sim {
 
 struct KneeLab::Threads {
-  // More threads than cores would only wait for each other.
-  explicit Threads(int count)
-      : arena(count > 0 ? std::min(count, tbb::info::default_concurrency()) : tbb::task_arena::automatic) {}
-  tbb::task_arena arena;
   tbb::enumerable_thread_specific<std::unique_ptr<hw::StepTimeModel>> times;
 };
 
 KneeLab::KneeLab(Setup setup)
-    : setup_(std::move(setup)), threads_(std::make_unique<Threads>(setup_.threads)), requests_(setup_.seeds) {
+    : setup_(std::move(setup)), threads_(std::make_unique<Threads>()), requests_(setup_.seeds) {
   std::unique_ptr<hw::StepTimeModel>& times = threads_->times.local();
   times = setup_.make_times();
   front_end_ns_ = (times->front_end().arrival + times->front_end().output).count();
@@ -38,7 +33,10 @@ KneeLab::KneeLab(Setup setup)
 KneeLab::~KneeLab() = default;
 
 void KneeLab::for_each(std::size_t count, const std::function<void(std::size_t)>& job) {
-  threads_->arena.execute([&] { tbb::parallel_for(std::size_t{0}, count, job, tbb::simple_partitioner()); });
+  // More threads than cores would only wait for each other.
+  const int threads = std::min(setup_.threads, tbb::info::default_concurrency());
+  for_each_on_cores(static_cast<std::int64_t>(count), threads,
+                    [&](std::int64_t i) { job(static_cast<std::size_t>(i)); });
 }
 
 void KneeLab::prepare(std::int64_t n) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/command_line.h"
 #include "sim/matrix.h"
 #include "sim/matrix_report.h"
 #include "sim/options.h"
@@ -105,14 +105,8 @@ int run_matrix_command(std::span<const std::string> arguments) {
       "serve --max-concurrency` runs it, where it fits. Besides these, every server flag of `simulate`.",
       "simulate matrix");
   declare(app, options);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "matrix", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("matrix: {}; --help says more", error.what()));
   }
   const ParsedFlags parsed = parse_flags(app.remaining());
   const pb::RunConfig asked = asked_for(parsed);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/command_line.h"
 #include "sim/measured_run.h"
 #include "sim/options.h"
 #include "sim/output_files.h"
@@ -197,14 +197,8 @@ int run_reproduce(std::span<const std::string> arguments) {
   app.add_option("--rates", places.rates, "the rates, if they were a file");
   app.add_option("--server", places.server, "the measured server");
   app.footer("Example: simulate --reproduce result/result.json --trace bursty.pb");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "--reproduce", arguments, "`simulate --reproduce x --help`")) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("--reproduce: {}; `simulate --reproduce x --help` says more", error.what()));
   }
   const Recorded recorded = read_recorded(file);
   check_inputs(file, recorded.inputs, places);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
+#include "sim/command_line.h"
 #include "sim/output_files.h"
 #include "sim/study_merge.h"
 #include "sim/study_points.h"
@@ -126,14 +126,8 @@ int run_study(std::span<const std::string> arguments, std::unique_ptr<Cluster> (
   CLI::App app("Runs every point of a study (grids, lists, seeds over any option) on all cores.",
                "simulate study");
   declare(app, options);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "study", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("study: {}; --help says more", error.what()));
   }
   check(app, options);
   if (!options.verify.empty()) {

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <string_view>
 
+#include "sim/command_line.h"
 #include "sim/output_files.h"
 #include "sim/usage_error.h"
 #include "traces/sha256.h"
@@ -139,14 +139,8 @@ int run_verify(std::span<const std::string> arguments) {
                "simulate verify");
   app.add_option("DIR", folders, "folder that `simulate --out` wrote")->required();
   app.footer("Example: simulate verify result");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
+  if (!parse_arguments(app, "verify", arguments)) {
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("verify: {}; --help says more", error.what()));
   }
   bool whole = true;
   std::string text;

@@ -7,27 +7,10 @@
 // nanoseconds per running request and step.
 #include <benchmark/benchmark.h>
 
-#include <boost/assert.hpp>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "engine/block_pool.h"
 #include "engine/vllm_v1.h"
-
-namespace boost {
-
-void assertion_failed_msg(char const* expr, char const* msg, char const* /*function*/, char const* file,
-                          long line) {
-  std::fprintf(stderr, "%s:%ld: broken invariant: %s (%s)\n", file, line, msg, expr);
-  std::abort();
-}
-
-void assertion_failed(char const* expr, char const* function, char const* file, long line) {
-  assertion_failed_msg(expr, "assertion", function, file, line);
-}
-
-}  // namespace boost
 
 namespace kneepoint::engine {
 namespace {

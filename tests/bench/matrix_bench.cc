@@ -2,24 +2,9 @@
 // Asked for: below 5 s on two cores.
 #include <benchmark/benchmark.h>
 
-#include <boost/assert.hpp>
-#include <cstdio>
-#include <cstdlib>
 
 #include "sim/matrix.h"
 #include "sim/matrix_report.h"
-
-namespace boost {
-
-void assertion_failed_msg(char const* expr, char const* msg, char const*, char const* file, long line) {
-  std::fprintf(stderr, "%s:%ld: broken invariant: %s (%s)\n", file, line, msg, expr);
-  std::abort();
-}
-void assertion_failed(char const* expr, char const* function, char const* file, long line) {
-  assertion_failed_msg(expr, "assertion", function, file, line);
-}
-
-}  // namespace boost
 
 namespace kneepoint::sim {
 namespace {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <boost/assert.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -23,18 +22,6 @@
 #include "sim/result_json.h"
 #include "traces/random_stream.h"
 #include "traces/trace_file.h"
-
-namespace boost {
-
-void assertion_failed_msg(char const* expr, char const* msg, char const*, char const* file, long line) {
-  std::fprintf(stderr, "%s:%ld: broken invariant: %s (%s)\n", file, line, msg, expr);
-  std::abort();
-}
-void assertion_failed(char const* expr, char const* function, char const* file, long line) {
-  assertion_failed_msg(expr, "assertion", function, file, line);
-}
-
-}  // namespace boost
 
 namespace kneepoint::sim {
 namespace {

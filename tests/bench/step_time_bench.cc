@@ -1,22 +1,10 @@
 // What a simulation pays for a step's time: less than 100 ns (hw/compiled_step.h).
 #include <benchmark/benchmark.h>
 
-#include <boost/assert.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "hw/roofline_step.h"
-
-namespace boost {
-void assertion_failed_msg(char const* expr, char const* msg, char const*, char const* file, long line) {
-  std::fprintf(stderr, "%s:%ld: broken invariant: %s (%s)\n", file, line, msg, expr);
-  std::abort();
-}
-void assertion_failed(char const* expr, char const* function, char const* file, long line) {
-  assertion_failed_msg(expr, "assertion", function, file, line);
-}
-}  // namespace boost
 
 namespace kneepoint::hw {
 namespace {

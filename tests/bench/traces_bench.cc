@@ -3,7 +3,6 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <boost/assert.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,20 +13,6 @@
 #include "traces/generate.h"
 #include "traces/import.h"
 #include "traces/trace_file.h"
-
-namespace boost {
-
-void assertion_failed_msg(char const* expr, char const* msg, char const* function, char const* file,
-                          long line) {
-  fmt::print(stderr, "{}:{}: {}: broken invariant: {} ({})\n", file, line, function, msg, expr);
-  std::abort();
-}
-
-void assertion_failed(char const* expr, char const* function, char const* file, long line) {
-  assertion_failed_msg(expr, "assertion", function, file, line);
-}
-
-}  // namespace boost
 
 namespace kneepoint::traces {
 namespace {

@@ -26,7 +26,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& options) {
   app.add_option(
-      "A B", options.sides,
+      "SIDES", options.sides,
       "two of: a result folder or result.json, a folder of result folders of several seeds, a study in "
       "which only the seed varies, a run config (.textproto), which is run");
   app.add_option("--seeds", options.compare.num_seeds, "runs of each run config (default 10)")
